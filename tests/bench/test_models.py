@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from flyball.bench.models import PUBLISHED, figures, parts, rows_of
+from flyball.bench.models import (
+    PUBLISHED,
+    MeasurementFailed,
+    figures,
+    in_own_process,
+    parts,
+    rows_of,
+)
 
 
 def result(model: str, ratio: float, **changes: Any) -> dict[str, Any]:
@@ -19,6 +26,7 @@ def result(model: str, ratio: float, **changes: Any) -> dict[str, Any]:
         "ratio": 1.0,
         "low": 1.0,
         "high": 1.0,
+        "reason": "",
     }
     fast = {
         "name": "onnxruntime",
@@ -27,6 +35,7 @@ def result(model: str, ratio: float, **changes: Any) -> dict[str, Any]:
         "ratio": ratio,
         "low": 0.9 * ratio,
         "high": 1.1 * ratio,
+        "reason": "",
     }
     values = {
         "model": model,
@@ -36,7 +45,7 @@ def result(model: str, ratio: float, **changes: Any) -> dict[str, Any]:
         "high": 1.1 * ratio,
         "eager_s": 0.1,
         "candidates": [eager, fast],
-        "stages": [{"cost": cost}],
+        "stages": [{"name": "exported", "changes": 0, "cost": cost, "is_portable": True}],
         "operations_before": 9,
         "operations_after": 7,
         "other_load_cores": 0.0,
@@ -66,6 +75,21 @@ def test_what_the_matrix_peak_allows_follows_from_eagers_rate() -> None:
     assert rows["inference unet"]["gemm_peak_allows"] == pytest.approx(2.5)
 
 
+def test_the_passes_alone_have_a_row_with_every_stage() -> None:
+    row = rows_by_name({"inference unet": result("unet", 1.4)})["own passes unet: operations"]
+    assert row["value"] == 9
+    assert row["stages"] == [{"stage": "exported", "changes": 0, "operations": 9, "peak_bytes": 10}]
+
+
+def test_a_part_notes_its_steps_and_fails_with_the_last_line() -> None:
+    request = {"kind": "inference", "model": "recommender", "threads": 1, "time_limit_s": 0.001}
+    steps: list[str] = []
+    assert in_own_process(request, steps.append)["choice"] == "eager"
+    assert "  recommender: graph" in steps
+    with pytest.raises(MeasurementFailed, match="nonsense"):
+        in_own_process({**request, "model": "nonsense"})
+
+
 def test_a_choice_that_another_beats_clearly_is_counted() -> None:
     better = {
         "name": "openvino",
@@ -74,6 +98,7 @@ def test_a_choice_that_another_beats_clearly_is_counted() -> None:
         "ratio": 3.0,
         "low": 2.9,
         "high": 3.1,
+        "reason": "",
     }
     good = result("unet", 1.5)
     wrong = {**good, "candidates": [*good["candidates"], better]}

@@ -170,6 +170,45 @@ def attention(draft: Draft, node: fx.Node) -> fx.Node:
     return draft.call(aten.matmul.default, weights, parts[2])
 
 
+def cells(draft: Draft, node: fx.Node, one_product: bool = False) -> fx.Node:
+    """Add a cell over the rows: gate by gate, or one product of input and state together."""
+    width, steps = SIDE, range(3)
+    state = draft.call(aten.slice.Tensor, draft.call(aten.mul.Tensor, node, 0.5), 2, 0, 1)
+    state = draft.call(aten.reshape.default, state, [BATCH, CHANNELS, SIDE])
+    rows = [width, width] if not one_product else [2 * width]
+    reads = [draft.const(0.5 * draft.tensor(rows[0], width)) for _ in rows]
+    keeps = [draft.const(0.5 * draft.tensor(rows[0], width)) for _ in rows]
+    both = draft.const(0.5 * draft.tensor(2 * width, 2 * width))
+    bias = draft.const(draft.tensor(rows[0]))
+    leads = draft.random.random() < 0.5
+    for at in steps:
+        step = draft.call(aten.select.int, node, 2, at)
+        if one_product:
+            pair = [step, state] if leads else [state, step]
+            gates = draft.call(
+                aten.linear.default, draft.call(aten.cat.default, pair, -1), both, bias
+            )
+            parts = draft.call(aten.split_with_sizes.default, gates, [width, width], -1)
+            left, right = (draft.call(operator.getitem, parts, part) for part in (0, 1))
+        else:
+            left, right = (
+                draft.call(
+                    aten.add.Tensor,
+                    draft.call(aten.linear.default, step, read, bias),
+                    draft.call(aten.linear.default, state, keep),
+                )
+                for read, keep in zip(reads, keeps, strict=True)
+            )
+        gate = draft.call(aten.sigmoid.default, left)
+        state = draft.call(aten.mul.Tensor, gate, draft.call(aten.tanh.default, right))
+    return draft.call(aten.add.Tensor, node, draft.call(aten.unsqueeze.default, state, 2))
+
+
+def joint_cells(draft: Draft, node: fx.Node) -> fx.Node:
+    """Add a cell whose gates are one product."""
+    return cells(draft, node, one_product=True)
+
+
 def constants(draft: Draft, node: fx.Node) -> fx.Node:
     """Add arithmetic on constants, and the same expression twice."""
     left, right = draft.const(draft.tensor(SIDE)), draft.const(draft.tensor(SIDE))
@@ -189,7 +228,7 @@ def entropy(draft: Draft, node: fx.Node) -> fx.Node:
 
 FRAGMENTS: tuple[Fragment, ...] = (
     *(identities, scales, moves, activation, convolution, separable, norm, attention),
-    *(constants, entropy),
+    *(constants, entropy, cells, joint_cells),
 )
 
 

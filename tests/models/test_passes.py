@@ -25,7 +25,9 @@ from flyball.models.graph import (
     memory_plan,
     merge_convolutions,
     merge_linear,
+    merge_sums,
     simplify,
+    split_gates,
 )
 from flyball.models.graph.cost import cost_of
 from flyball.models.graph.passes import KERNEL_PASSES, ORDER, run_passes
@@ -35,7 +37,9 @@ from flyball.models.program import Program, export
 EXACT = 1e-9
 """Largest relative error of a pass in double precision."""
 PORTABLE = (*ORDER, "layout", "memory_plan")
-SEEDS = range(6)
+SEEDS = range(10)
+AFTER = {"merge_sums": ("merge_linear",)}
+"""Passes that must run before another one finds anything."""
 
 
 def outputs_of(program: Program, x: Tensor) -> tuple[Tensor, ...]:
@@ -61,6 +65,8 @@ def test_a_pass_keeps_the_outputs_of_random_graphs(name: str) -> None:
     for seed in SEEDS:
         before = random_program(seed)
         after = before.copy()
+        for earlier in AFTER.get(name, ()):
+            import_module(f"flyball.models.graph.{earlier}").run(after.graph)
         changes += module.run(after.graph)
         check_equal(before, after, EXACT)
         dead_code.run(after.graph)
@@ -192,6 +198,52 @@ def test_gates_of_one_input_become_one_product() -> None:
     assert merge_linear.run(after.graph) == 3
     assert len([n for n in after.graph.graph.nodes if n.target == aten.linear.default]) == 1
     check_equal(before, after, EXACT)
+
+
+def cell_program(draft: Draft, x: fx.Node, steps: int = 3) -> list[fx.Node]:
+    """Return the last state of a cell of two gates that runs over the rows of its input."""
+    state = draft.call(aten.zeros_like.default, draft.call(aten.select.int, x, 2, 0))
+    reads, keeps = ([draft.const(draft.tensor(6, 6)) for _ in "ab"] for _ in "ab")
+    for at in range(steps):
+        step = draft.call(aten.select.int, x, 2, at)
+        gates = [
+            draft.call(
+                aten.add.Tensor,
+                draft.call(aten.linear.default, step, read),
+                draft.call(aten.linear.default, state, keep),
+            )
+            for read, keep in zip(reads, keeps, strict=True)
+        ]
+        state = draft.call(aten.mul.Tensor, gates[0], draft.call(aten.tanh.default, gates[1]))
+    return [state]
+
+
+def test_a_cells_gates_are_stacked_once_and_its_inputs_are_one_product() -> None:
+    before = draft_of(cell_program)
+    after = before.copy()
+    assert merge_linear.run(after.graph) == 2 * 3
+    assert split_gates.run(after.graph) == 3
+    assert merge_sums.run(after.graph) == 3
+    linear = [n for n in after.graph.graph.nodes if n.target == aten.linear.default]
+    assert len(linear) == 1 + 3  # the inputs of all steps; the state of each
+    assert len({n.args[1].target for n in linear}) == 2  # no weight is stored more than once
+    check_equal(before, after, EXACT)
+
+
+def test_a_product_is_not_split_if_most_of_it_would_be_unused() -> None:
+    before = draft_of(lambda draft, x: cell_program(draft, x, steps=2))
+    assert split_gates.run(before.copy().graph) == 0  # two of six rows
+
+
+def test_packed_weights_of_a_cell_exist_once() -> None:
+    if not fuse_activation.available():
+        pytest.skip("this torch has no oneDNN")
+    before = draft_of(cell_program, torch.float32)
+    after = before.copy()
+    fuse_activation.run(after.graph, pack=True)
+    check_equal(before, after, 1e-5)
+    packed = [node for node in after.graph.graph.nodes if str(node.target).startswith("packed")]
+    assert len(packed) == 4  # of twelve layers
 
 
 def test_cross_entropy_stays_finite_where_softmax_underflows() -> None:

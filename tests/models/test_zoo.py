@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from flyball.models import optimize
+from flyball.models.backends import onnx_form, onnx_runtime
 from flyball.models.backends.registry import get
 from flyball.models.graph.passes import run_passes
-from flyball.models.measure import worst_error
+from flyball.models.measure import relative_error, worst_error
 from flyball.models.program import export
 from flyball.models.zoo.registry import MEMORY, PUBLISHED, TRAINED, ZOO, build
 
@@ -56,6 +58,26 @@ def test_a_model_stays_equal_under_passes_and_fused_kernels(name: str) -> None:
         return tuple(pytree.tree_leaves(module(*inputs)))
 
     assert worst_error(eager, get("fused").build(after, 1), example, trials=1) < 1e-4
+
+
+def test_sums_over_edges_have_one_thread_in_onnx_runtime(tmp_path: Path) -> None:
+    module, example = build("gnn")
+    program, _stages = run_passes(export(module, example))
+    onnx_form.write(program, tmp_path / "sums.onnx")
+    assert onnx_runtime.accumulates(tmp_path / "sums.onnx")
+    opened = onnx_runtime.session(tmp_path / "sums.onnx", 2)
+    assert opened.get_session_options().intra_op_num_threads == 1
+    run = onnx_runtime.runner(opened)
+    with torch.no_grad():
+        expected = (module(*example),)
+    for _ in range(20):  # with two threads every fifth run lost some of the sums
+        assert relative_error(expected, run(*example)) < 1e-5
+
+    other, image = build("efficientnet-b0", image=32)
+    onnx_form.write(export(other, image), tmp_path / "plain.onnx")
+    assert not onnx_runtime.accumulates(tmp_path / "plain.onnx")
+    plain = onnx_runtime.session(tmp_path / "plain.onnx", 2)
+    assert plain.get_session_options().intra_op_num_threads == 2
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,10 @@ LAYER_NAMES = (
     *("lstm cells", "softmax + cross-entropy"),
 )
 TOLERANCE = 1e-4
+STEP = "step: "
+"""Begins a line of a part's process that names a finished step."""
 MODULES = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino")
-TIME_LIMIT_S = 60.0
+TIME_LIMIT_S = 90.0
 FULL_TIME_LIMIT_S = 900.0
 
 
@@ -70,8 +73,8 @@ def _part(kind: str, model: str, threads: int, full: bool) -> BenchPart:
         "time_limit_s": FULL_TIME_LIMIT_S if full else TIME_LIMIT_S,
     }
 
-    def measure(_note: Note) -> Any:
-        return in_own_process(request)
+    def measure(note: Note) -> Any:
+        return in_own_process(request, note)
 
     return BenchPart(measure, f"{kind} of {model}", MODULES)
 
@@ -82,20 +85,32 @@ class MeasurementFailed(FlyballError):
     exit_code = 1
 
 
-def in_own_process(request: Mapping[str, Any]) -> Any:
-    """Measure one part in a new process and return its result.
+def in_own_process(request: Mapping[str, Any], note: Note = lambda _text: None) -> Any:
+    """Measure one part in a new process and return its result; its steps are noted.
 
     Raises:
         MeasurementFailed: the process failed; quotes its last line.
     """
     command = [sys.executable, "-m", "flyball.models.trial.one", json.dumps(request)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    printed: list[str] = []
+    last = "no message"
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        reader = threading.Thread(target=printed.extend, args=(process.stdout,))
+        reader.start()
+        for line in process.stderr:
+            if line.startswith(STEP):
+                note(f"  {line.removeprefix(STEP).strip()}")
+            elif line.strip():
+                last = line.strip()
+        reader.join()
+    if process.returncode or not printed:
         raise MeasurementFailed(
-            f"exit code {done.returncode}: {last[:300]}", "run it alone: --only"
+            f"exit code {process.returncode}: {last[:300]}", "run it alone: --only"
         )
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return json.loads(printed[-1])
 
 
 def run(
@@ -152,11 +167,14 @@ def _inference_rows(results: Mapping[str, Any], peak: float | None) -> list[dict
         extra = {
             "choice": result["choice"],
             "error": _chosen(result)["error"],
-            "operations": [result["operations_before"], result["operations_after"]],
-            "peak_bytes": [stage["cost"]["peak_bytes"] for stage in result["stages"]],
-            "candidates": {one["name"]: one["ratio"] for one in result["candidates"]},
+            "eager_s": result["eager_s"],
+            "candidates": {
+                one["name"]: one["reason"] or _measured(one) for one in result["candidates"]
+            },
             "other_load_cores": result["other_load_cores"],
         }
+        if model in PUBLISHED:
+            extra["claimed"] = list(CLAIMED_INFERENCE)
         if peak and result["eager_s"]:
             flop = result["stages"][0]["cost"]["flop"]
             extra["eager_gflops"] = flop / result["eager_s"] / 1e9
@@ -164,6 +182,7 @@ def _inference_rows(results: Mapping[str, Any], peak: float | None) -> list[dict
         rows.append(
             _row(f"inference {model}", result["speedup"], bar, "x", **_span(result), **extra)
         )
+    rows += [_passes_row(model, result) for model, result in results.items() if result["stages"]]
     if results:
         slower = sum(_is_slower(result) for result in results.values())
         rows.append(_row("models slower than eager beyond the interval", slower, Bar.at_most(0)))
@@ -172,6 +191,38 @@ def _inference_rows(results: Mapping[str, Any], peak: float | None) -> list[dict
         worst = max(_chosen(result)["error"] for result in results.values())
         rows.append(_row("largest error of a choice", worst, Bar.at_most(TOLERANCE)))
     return rows
+
+
+def _measured(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: candidate[name] for name in ("status", "error", "ratio", "low", "high")}
+
+
+def _passes_row(model: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the passes alone change, run by the eager executor, with every stage."""
+    alone: dict[str, Any] = next(
+        (one for one in result["candidates"] if one["name"] == "passes"), {}
+    )
+    stages = [
+        {
+            "stage": stage["name"],
+            "changes": stage["changes"],
+            "operations": stage["cost"]["operations"],
+            "peak_bytes": stage["cost"]["peak_bytes"],
+        }
+        for stage in result["stages"]
+    ]
+    portable = [
+        row for row, stage in zip(stages, result["stages"], strict=True) if stage["is_portable"]
+    ]
+    before, after = portable[0], portable[-1]
+    return _row(
+        f"own passes {model}: operations",
+        after["operations"],
+        operations=[before["operations"], after["operations"]],
+        peak_bytes=[before["peak_bytes"], after["peak_bytes"]],
+        ratio=[alone.get(name) for name in ("ratio", "low", "high")],
+        stages=stages,
+    )
 
 
 def _chosen(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -273,11 +324,17 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
 
 
 def _note_of(row: Mapping[str, Any]) -> str:
+    """Return what stands beside a figure: the choice, the published claim, what the peak allows."""
+    words = [str(row["choice"])] if "choice" in row else []
+    if "operations" in row:
+        megabytes = (f"{size / 1e6:.4g}" for size in row["peak_bytes"])
+        words.append(f"from {row['operations'][0]}; peak MB {' to '.join(megabytes)}")
     if "claimed" in row:
         claimed = row["claimed"]
-        return (
-            f"published: {claimed[0]} to {claimed[1]}"
-            if isinstance(claimed, list)
-            else f"published: {claimed}"
+        several = isinstance(claimed, list)
+        words.append(
+            f"published {' to '.join(map(str, claimed))}" if several else f"published {claimed}"
         )
-    return str(row.get("choice", ""))
+    if "gemm_peak_allows" in row:
+        words.append(f"GEMM peak allows {row['gemm_peak_allows']:.2f}")
+    return ", ".join(words)

@@ -15,7 +15,7 @@ from typing import Any
 
 from flyball.models.machine import Machine
 
-FORMAT = 1
+FORMAT = 2
 
 
 def folder() -> Path:

@@ -24,6 +24,8 @@ TRIALS = 3
 """Random inputs that outputs are compared on, besides the example."""
 BLOCK_S = 0.03
 """Least time of one candidate's turn in a round; a fast model is called several times."""
+MOST_BLOCK_S = 10 * BLOCK_S
+"""A turn ends after this time, if calls have become slower: another process took the cores."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def interleaved(
     deadline: Callable[[], bool] = lambda: False,
     clock: Clock = time.perf_counter,
     grad: bool = False,
+    least_rounds: int = 3,
 ) -> dict[str, Times]:
     """Time candidates in turn and return each one's times.
 
@@ -123,16 +126,17 @@ def interleaved(
         rounds: of measurement; each candidate has one turn in each.
         drop_slower_than: after three rounds, a candidate this many times as slow as the best is
             not measured further; infinity keeps all.
-        deadline: says when no further round may start; three are always measured.
+        deadline: says when no further round may start.
         clock: wall time, or the process's CPU time, which fits one thread on a busy machine.
         grad: let operations record what gradients need, as a training step does.
+        least_rounds: measured even after the deadline; six have an interval of 95 %.
     """
     with torch.set_grad_enabled(grad):
         calls = {name: _calls(run, example, clock) for name, run in runs.items()}
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         active = list(runs)
         for number in range(rounds):
-            if number >= 3 and deadline():
+            if number >= least_rounds and deadline():
                 break
             for name in active[number % len(active) :] + active[: number % len(active)]:
                 seconds[name].append(_turn(runs[name], example, calls[name], clock))
@@ -159,9 +163,12 @@ def _turn(run: Run, example: Tensors, calls: int, clock: Clock) -> float:
     if calls > 1:
         run(*example)
     began = clock()
-    for _ in range(calls):
+    spent_s, number = 0.0, 0
+    while number < calls and spent_s < MOST_BLOCK_S:
         run(*example)
-    return max((clock() - began) / calls, 1e-9)
+        number += 1
+        spent_s = clock() - began
+    return max(spent_s / number, 1e-9)
 
 
 def _times(values: list[float], reference: list[float]) -> Times:

@@ -30,7 +30,7 @@ from flyball.models.search import choose, with_times
 
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 """Operator sets that ONNX Runtime brings along."""
-CANDIDATES = ("onnxruntime-basic", "openvino")
+CANDIDATES = ("onnxruntime-basic", "onnxruntime-one-thread", "openvino")
 MOST_ELEMENTS = 2**28
 
 

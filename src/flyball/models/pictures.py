@@ -23,6 +23,8 @@ KINDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 LABELS_UP_TO = 45
 MOST_NODES = 4000
 INCH_PER_LEVEL = 0.16
+BEND = 0.2
+"""How far an edge that passes other operations of its lane keeps from them."""
 
 
 def draw(program: Program, title: str, path: Path) -> None:
@@ -38,8 +40,7 @@ def draw(program: Program, title: str, path: Path) -> None:
     axes = figure.add_subplot()
     for node, (lane, level) in places.items():
         for source in _sources(node, places):
-            lanes, depths = zip(places[source], (lane, level), strict=True)
-            axes.plot(lanes, depths, color="#999999", linewidth=0.5, zorder=1)
+            axes.plot(*_line(places[source], (lane, level)), color="#999999", lw=0.5, zorder=1)
     for label, colour, _words in KINDS:
         chosen = [node for node in places if kind_of(node)[0] == label]
         if chosen:
@@ -53,7 +54,7 @@ def draw(program: Program, title: str, path: Path) -> None:
     widest = max((lane for lane, _level in places.values()), default=0.0)
     axes.set_xlim(-0.5, max(3.0, widest + 1.5))
     axes.set_axis_off()
-    axes.set_title(title, fontsize=9)
+    axes.set_title(f"{title}, {len(nodes)} operations", fontsize=9)
     handles = [
         Line2D([], [], color=colour, marker="s", linestyle="", markersize=5, label=label)
         for label, colour, _words in KINDS
@@ -62,6 +63,14 @@ def draw(program: Program, title: str, path: Path) -> None:
     axes.legend(handles=handles, fontsize=6, loc="upper right")
     figure.tight_layout()
     FigureCanvasAgg(figure).print_png(str(path))  # type: ignore[no-untyped-call]
+
+
+def _line(source: tuple[float, int], target: tuple[float, int]) -> tuple[list[float], list[float]]:
+    """Return the points of an edge; one that skips levels in its lane is bent around them."""
+    (left, top), (right, bottom) = source, target
+    if left != right or bottom - top < 2:
+        return [left, right], [top, bottom]
+    return [left, left - BEND, left - BEND, right], [top, top + 1, bottom - 1, bottom]
 
 
 def name_of(node: Node) -> str:

@@ -108,7 +108,8 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON shows it."""
-        first, last = (self.stages[0], self.stages[-1]) if self.stages else (None, None)
+        portable = [stage for stage in self.stages if stage.is_portable]
+        first, last = (portable[0], portable[-1]) if portable else (None, None)
         return {
             "model": self.name,
             "digest": self.digest,

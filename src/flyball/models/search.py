@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,20 +22,26 @@ from flyball.core.errors import BadInput, FlyballError
 from flyball.models import choice_cache
 from flyball.models.backends.registry import BACKENDS, EXACT, REDUCED, get
 from flyball.models.extras import missing
-from flyball.models.graph.cost import modelled, work_of
-from flyball.models.graph.passes import Stage, run_passes
+from flyball.models.graph.cost import work_of
 from flyball.models.machine import OtherLoad, available_bytes, this_machine
 from flyball.models.measure import TOLERANCE, Clock, Run, interleaved, worst_error
-from flyball.models.program import FIXED_SHAPE, NotExportable, Program, digest, export, weight_bytes
+from flyball.models.program import FIXED_SHAPE, Program, digest, weight_bytes
 from flyball.models.result import EAGER, Candidate, Result
-from flyball.physics import catalogue
+from flyball.models.rewrite import Watch, modelled_rows, rewrite
 
 Advance = Callable[[str], None]
-Watch = Callable[[str, Program], None]
 TIME_LIMIT_S = 600.0
-CONFIRM_ROUNDS = 11
+BUILD_SHARE = 0.6
+"""Part of the time limit after which no candidate is begun; the rest is for timing."""
+CONFIRM_ROUNDS = 12
+"""So many that the interval of 95 % leaves out the two extreme rounds on either side."""
+LEAST_CONFIRM_ROUNDS = 6
 WITHOUT_GRAPH = ("inductor",)
 """Back ends that can work on a module which cannot be exported."""
+FOR_SEVERAL_THREADS = ("onnxruntime-one-thread",)
+"""Back ends that are the same as another one if the search has one thread."""
+MOST_FLOP_OF_ONE_THREAD = 1e9
+"""A model with more arithmetic than this, about 20 ms of a core, gains by further threads."""
 
 
 def optimize(
@@ -59,7 +65,8 @@ def optimize(
         example: a tensor, a tuple of tensors, or a dict of keyword arguments.
         name: for reports. [default: the class]
         threads: of all candidates; 0 = as many as torch uses now.
-        time_limit_s: no candidate is begun, and no round of timing, after this time.
+        time_limit_s: no round of timing is begun after this time, and no candidate after 60 % of
+            it; the six rounds that confirm the winner always run.
         backends: names of back ends to try.
         reduced: also measure bf16 and int8, which are never chosen.
         use_cache: use and keep the choice of an earlier run.
@@ -78,7 +85,7 @@ def optimize(
     module.eval()
     with _threads(threads):
         reference = _reference(module, args, kwargs)
-        graphs = _graphs(module, args, kwargs, name or type(module).__name__, watch)
+        graphs = rewrite(module, args, kwargs, name or type(module).__name__, watch)
         advance("graph")
         search = Search(
             reference=reference,
@@ -86,7 +93,7 @@ def optimize(
             module=module,
             names=(*backends, *(REDUCED if reduced else ())),
             threads=threads,
-            is_late=lambda: time.monotonic() - began > time_limit_s,
+            is_late=lambda share=1.0: time.monotonic() - began > share * time_limit_s,
             advance=advance,
             clock=clock,
         )
@@ -108,7 +115,7 @@ class Search:
         module: nn.Module,
         names: tuple[str, ...],
         threads: int,
-        is_late: Callable[[], bool],
+        is_late: Callable[..., bool],
         advance: Advance,
         clock: Clock,
     ) -> None:
@@ -196,10 +203,15 @@ class Search:
         absent = missing(get(name).modules)
         if absent:
             return f"{', '.join(absent)} not installed; pip install 'flyball[models]'"
-        if self.is_late():
+        if self.is_late(BUILD_SHARE):
             return "time limit reached"
         if self.program is None:
             return "" if name in WITHOUT_GRAPH else "it needs the exported graph"
+        if name in FOR_SEVERAL_THREADS:
+            if self.threads == 1:
+                return "the search has one thread anyway"
+            if sum(flop for flop, _bytes in work_of(self.program.graph)) > MOST_FLOP_OF_ONE_THREAD:
+                return "the model is too large for one thread to win"
         needed = 3 * weight_bytes(self.program.graph)
         if needed > available_bytes():
             free_gib = available_bytes() / 2**30
@@ -222,7 +234,14 @@ class Search:
         names = (EAGER, *(one.name for one in ranked[:2]))
         runs = {name: self.runs[name] for name in names}
         times = interleaved(
-            runs, EAGER, self.example, CONFIRM_ROUNDS, math.inf, self.is_late, self.clock
+            runs,
+            EAGER,
+            self.example,
+            CONFIRM_ROUNDS,
+            math.inf,
+            self.is_late,
+            self.clock,
+            least_rounds=LEAST_CONFIRM_ROUNDS,
         )
         candidates = [
             with_times(one, times[one.name]) if one.name in times else one for one in candidates
@@ -272,47 +291,6 @@ def _reference(
             return tuple(pytree.tree_leaves(module(*arguments, **keywords)))
 
     return call, tuple(flat)
-
-
-class Graphs(NamedTuple):
-    """The model's graph before and after the passes, both None if it cannot be exported."""
-
-    before: Program | None
-    after: Program | None
-    stages: list[Stage]
-    notes: list[str]
-
-
-def _graphs(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, watch: Watch
-) -> Graphs:
-    """Export the module and run the passes."""
-    try:
-        exported = export(module, args, kwargs, name)
-    except NotExportable as error:
-        return Graphs(None, None, [], [str(error)])
-    watch("exported", exported)
-    program, stages = run_passes(exported, watch=watch)
-    return Graphs(exported, program, stages, [])
-
-
-def modelled_rows(before: Program, after: Program) -> list[dict[str, Any]]:
-    """Return modelled time and energy of one call before and after, by device type."""
-    first, second = work_of(before.graph), work_of(after.graph)
-    rows = []
-    for device in catalogue.load().values():
-        old, new = modelled(first, device), modelled(second, device)
-        if old is not None and new is not None:
-            rows.append(
-                {
-                    "device": device.name,
-                    "before_s": old.time_s,
-                    "after_s": new.time_s,
-                    "before_j": old.energy_j,
-                    "after_j": new.energy_j,
-                }
-            )
-    return rows
 
 
 def _caller(module: nn.Module, result: Result, spec: pytree.TreeSpec) -> Callable[..., Any]:

@@ -100,12 +100,10 @@ def _folder(out: Path | None) -> Path | None:
 
 
 def _print(result: Result) -> None:
-    from flyball.models.report import candidate_cells, headline, stage_cells
+    from flyball.models.report import STAGE_HEADER, candidate_cells, headline, stage_rows
 
     header = ("back end", "status", "error", "ms a call", "times as fast", "interval", "built in")
     print_table("", header, [candidate_cells(one) for one in result.candidates], 2)
     if result.stages:
-        columns = ("pass", "changes", "operations", "GFLOP", "MB moved", "peak MB", "planned MB")
-        rows = [stage_cells(stage.as_dict()) for stage in result.stages]
-        print_table("", columns, rows)
+        print_table("", STAGE_HEADER, stage_rows(result))
     typer.echo(headline(result))

@@ -17,4 +17,5 @@ def open_file(path: Path, backend: str, threads: int) -> Run:
     from flyball.models.backends import onnx_runtime
 
     level = "ORT_ENABLE_BASIC" if backend.endswith("basic") else "ORT_ENABLE_ALL"
+    threads = 1 if backend.endswith("one-thread") else threads
     return onnx_runtime.runner(onnx_runtime.session(path, threads, level))

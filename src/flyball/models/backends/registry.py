@@ -54,6 +54,12 @@ BACKENDS = {
             ("onnx", "onnxscript", "onnxruntime"),
             "onnx",
         ),
+        Backend(
+            "onnxruntime-one-thread",
+            "onnx_runtime:one_thread",
+            ("onnx", "onnxscript", "onnxruntime"),
+            "onnx",
+        ),
         Backend("openvino", "open_vino:f32", ("onnx", "onnxscript", "openvino"), "onnx"),
         Backend("inductor", "inductor:frozen"),
         Backend("bf16", "graph:bf16", exact=False),

@@ -64,7 +64,11 @@ def cost_of(module: fx.GraphModule) -> Cost:
 
 def is_work(node: Node) -> bool:
     """Return whether a node computes something."""
-    return node.op == "call_function" and not memory_plan.is_view(node)
+    if node.op != "call_function":
+        return False
+    schema = getattr(node.target, "_schema", None)
+    in_place = schema is not None and schema.is_mutable
+    return in_place or not memory_plan.is_view(node)
 
 
 def flop(node: Node) -> int:

@@ -66,14 +66,20 @@ def run(module: fx.GraphModule, pack: bool = False) -> int:
     if not available():
         return 0
     removed = 0
+    packed: Packed | None = {} if pack else None
     for node in calls(module, aten.conv2d.default, aten.linear.default):
         if dtype(node) != torch.float32:
             continue
-        removed += _fuse(module, node, pack)
+        removed += _fuse(module, node, packed)
     return removed
 
 
-def _fuse(module: fx.GraphModule, layer: Node, pack: bool) -> int:
+Packed = dict[tuple[Any, ...], Node]
+"""Packed weights that exist already. A layer that runs at every step of a sequence has them once,
+or each step would read a copy of its own from memory."""
+
+
+def _fuse(module: fx.GraphModule, layer: Node, packed: Packed | None) -> int:
     is_conv = is_call(layer, aten.conv2d.default)
     given = arguments(layer)
     weight = constant(module, given["weight"])
@@ -95,11 +101,14 @@ def _fuse(module: fx.GraphModule, layer: Node, pack: bool) -> int:
         last, removed = after, removed + 1
     else:
         activation = NONE
-    if not removed and not pack:
+    if not removed and packed is None:
         return 0
-    if pack:
-        stored = _packed(given, weight, is_conv, shape(given["input"]))
-        given["weight"] = _opaque_constant(module, stored, layer)
+    if packed is not None:
+        key = (str(given["weight"].target), shape(given["input"]), str(layer.args[3:]))
+        if key not in packed:
+            stored = _packed(given, weight, is_conv, shape(given["input"]))
+            packed[key] = _opaque_constant(module, stored, layer)
+        given["weight"] = packed[key]
     _replace_by_kernel(last, layer, given, other, activation, is_conv)
     return removed
 

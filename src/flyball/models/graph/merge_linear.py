@@ -40,10 +40,16 @@ def run(module: fx.GraphModule) -> int:
         rows = torch.Size(shape(given["input"])[:-1]).numel()
         if rows <= MOST_ROWS and is_node(given["input"]):
             groups.setdefault((given["input"], bias is not None), []).append(node)
-    return sum(_merge(module, nodes) for nodes in groups.values() if len(nodes) > 1)
+    stacks: Stacks = {}
+    return sum(_merge(module, nodes, stacks) for nodes in groups.values() if len(nodes) > 1)
 
 
-def _merge(module: fx.GraphModule, nodes: list[Node]) -> int:
+Stacks = dict[tuple[str, ...], Node]
+"""Stacked weights by the names of their parts. A cell's weights are the same at every step: they
+are stacked once, or each step would read a copy of its own from memory."""
+
+
+def _merge(module: fx.GraphModule, nodes: list[Node], stacks: Stacks) -> int:
     given = [arguments(node) for node in nodes]
     weights = [constant(module, one["weight"]) for one in given]
     biases = [constant(module, one["bias"]) for one in given]
@@ -51,10 +57,12 @@ def _merge(module: fx.GraphModule, nodes: list[Node]) -> int:
     if len({weight.dtype for weight in stacked}) > 1:
         return 0
     first = nodes[0]
-    weight = add_constant(module, "merged", torch.cat(stacked), first)
+    names = tuple(str(one["weight"].target) for one in given)
+    weight = _stacked(module, "merged", names, stacked, first, stacks)
     bias = None
     if biases[0] is not None:
-        bias = add_constant(module, "merged_bias", torch.cat(_tensors(biases)), first)
+        names = tuple(str(one["bias"].target) for one in given)
+        bias = _stacked(module, "merged_bias", names, _tensors(biases), first, stacks)
     product = insert(first, aten.linear.default, given[0]["input"], weight, bias)
     sizes = [len(one) for one in stacked]
     parts = insert(first, aten.split_with_sizes.default, product, sizes, -1)
@@ -62,6 +70,23 @@ def _merge(module: fx.GraphModule, nodes: list[Node]) -> int:
     for node, result in zip(nodes, results, strict=True):
         replace(node, result)
     return len(nodes) - 1
+
+
+def _stacked(
+    module: fx.GraphModule,
+    label: str,
+    names: tuple[str, ...],
+    parts: list[Tensor],
+    before: Node,
+    stacks: Stacks,
+) -> Node:
+    """Return the node of stacked constants, the same one for the same parts.
+
+    Groups are merged in the order of the graph, so that it precedes its later uses.
+    """
+    if names not in stacks:
+        stacks[names] = add_constant(module, label, torch.cat(parts), before)
+    return stacks[names]
 
 
 def _tensors(values: list[Tensor | None]) -> list[Tensor]:

@@ -33,7 +33,8 @@ from flyball.models.training.step import (
     judged_error,
 )
 
-ROUNDS = 7
+ROUNDS = 12
+LEAST_ROUNDS = 6
 
 
 @dataclass
@@ -137,6 +138,7 @@ def optimize_training(
             lambda: time.monotonic() - began > time_limit_s,
             clock,
             grad=True,
+            least_rounds=LEAST_ROUNDS,
         )
         candidates = [with_times(one, times.get(one.name)) for one in candidates]
     choice = choose(candidates)
