@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.api.test_jobs import refused
 
-from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
+from flyball.api.app import ROUTERS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 
@@ -16,8 +16,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 def methods_by_path() -> dict[str, set[str]]:
     """Return the methods of every path, as the routes declare them."""
     methods: defaultdict[str, set[str]] = defaultdict(set)
-    for module in (jobs, steer, logs, cluster, telemetry, service):
-        for route in module.router.routes:
+    for router in ROUTERS:
+        for route in router.routes:
             methods[getattr(route, "path")] |= getattr(route, "methods")  # noqa: B009
     return dict(methods)
 

@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -15,9 +15,13 @@ from tests.api.test_jobs import JOBS, refused
 from tests.api.world import SLEEP, World, calling
 from tests.until import WAIT_S, until
 
+from flyball.api.callers import Callers
 from flyball.api.guard import Guard
 from flyball.api.metrics_text import Counts
 from flyball.api.settings import ApiSettings
+from flyball.api.token import Secret
+from flyball.control.access.user_tokens import UserTokens
+from flyball.control.plane import Plane
 from flyball.core.errors import Unavailable
 
 BEARER = "Authorization"
@@ -279,6 +283,8 @@ def test_there_are_no_web_sockets() -> None:
     async def never(*args: Any) -> Any:
         raise AssertionError("the request was not refused")
 
-    guard = Guard(never, ApiSettings("x" * 40), lambda what, who: None, Counts())
+    plane, settings = cast(Plane, None), ApiSettings("x" * 40)
+    callers = Callers(plane, UserTokens(None), Secret(settings.token))
+    guard = Guard(never, settings, callers, lambda what, who: None, Counts())
     asyncio.run(guard({"type": "websocket"}, never, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]

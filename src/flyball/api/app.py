@@ -14,23 +14,41 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from flyball import __version__
-from flyball.api.bridge import Bridge
-from flyball.api.guard import Guard
+from flyball.api.bridge import Bridge, bridge_of
+from flyball.api.callers import FORBIDDEN, check_rights, who_of
+from flyball.api.guard import OPEN_PATHS, Guard, line_of
 from flyball.api.methods import Methods
 from flyball.api.metrics_text import Counts
-from flyball.api.models import BATCH, CANCEL, CAP, FAST, HOLD, JOB, ONE, REPORT, RESIZE, schema_of
+from flyball.api.models import (
+    ATTEMPT_REPORT,
+    BATCH,
+    CANCEL,
+    CAP,
+    FAST,
+    HOLD,
+    JOB,
+    ONE,
+    REPORT,
+    RESIZE,
+    schema_of,
+)
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import cluster, jobs, logs, service, steer, telemetry
+from flyball.api.routes import attempts, cluster, jobs, logs, service, steer, telemetry
 from flyball.api.settings import ApiSettings
 from flyball.api.specs import faulty
 
 if TYPE_CHECKING:
     from flyball.control.plane import Plane
 
-DESCRIPTION = (
-    "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs the token of "
-    "the state folder as a bearer token. Errors are problem documents (RFC 9457) with a remedy."
+ROUTERS = tuple(
+    module.router for module in (jobs, steer, logs, cluster, telemetry, attempts, service)
 )
+DESCRIPTION = (
+    "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs a bearer "
+    "token: that of the state folder, of a user, or of an attempt. Errors are problem documents "
+    "(RFC 9457) with a remedy."
+)
+BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, CANCEL, FAST)
 
 
 def create_app(
@@ -62,17 +80,17 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.bridge, app.state.counts = bridge, counts
-    routers = [module.router for module in (jobs, steer, logs, cluster, telemetry, service)]
-    routes = [route for router in routers for route in router.routes]
+    routes = [route for router in ROUTERS for route in router.routes]
+    check_rights(routes, OPEN_PATHS.__contains__)
     app.add_middleware(Methods, routes=routes)
     app.add_middleware(
-        Guard, settings=settings, audit=bridge.audit, counts=counts, clock=clock,
-        secret=bridge.secret,
+        Guard, settings=settings, callers=bridge.callers, audit=bridge.audit, counts=counts,
+        clock=clock,
     )  # fmt: skip
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    for router in routers:
+    for router in ROUTERS:
         app.include_router(router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -80,6 +98,9 @@ def create_app(
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
+    if error.token == FORBIDDEN:
+        what = f"{error.detail}: {line_of(request.scope)}"
+        bridge_of(request).audit_refusal(what, who_of(request))
     return error.response()
 
 
@@ -103,7 +124,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
-        for adapter in (ONE, JOB, BATCH, REPORT, RESIZE, CAP, HOLD, CANCEL, FAST):
+        for adapter in BODIES:
             schema = schema_of(adapter)
             schemas.update(schema.pop("$defs", {}))
             schemas[schema["title"]] = schema

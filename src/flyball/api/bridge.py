@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,9 +14,12 @@ from fastapi import Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from flyball.api.callers import Callers
 from flyball.api.problems import problem_of
+from flyball.api.rates import Buckets
 from flyball.api.settings import ApiSettings
 from flyball.api.token import Secret
+from flyball.control.access.user_tokens import UserTokens
 from flyball.core.errors import FlyballError
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ class Bridge:
         closing: the server is stopping; streams end.
         streams: number of open streams.
         secret: the current token.
+        callers: finds the caller of a token.
     """
 
     def __init__(self, plane: Plane, settings: ApiSettings) -> None:
@@ -44,7 +49,10 @@ class Bridge:
         self.closing = False
         self.streams = 0
         self.secret = Secret(settings.token, settings.token_folder)
+        users = UserTokens(settings.token_folder, lambda what: self.audit(what, "flyball"))
+        self.callers = Callers(plane, users, self.secret)
         self._pool = ThreadPoolExecutor(settings.workers, "flyball-api")
+        self._refusals = Buckets(settings.failure_rate, settings.failure_burst, time.monotonic)
         self._newest = 0
         self._listener: asyncio.Task[None] | None = None
 
@@ -86,6 +94,11 @@ class Bridge:
     def audit(self, what: str, who: str) -> None:
         """Record an audit event in the background; never blocks and never fails the request."""
         self._pool.submit(self._audit, what, who)
+
+    def audit_refusal(self, what: str, who: str) -> None:
+        """Record that a caller may not do something, at a bounded rate per caller."""
+        if not self._refusals.take(who):
+            self.audit(what, who)
 
     def _audit(self, what: str, who: str) -> None:
         try:

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flyball.api.bounded_http import EXTENSION
+from flyball.api.callers import AttemptOver, Callers, set_caller
 from flyball.api.metrics_text import Counts
 from flyball.api.problems import Problem
-from flyball.api.rates import Bucket, Buckets
+from flyball.api.rates import Buckets
 from flyball.api.settings import ApiSettings
-from flyball.api.token import Secret
 
 BATCH_PATH = "/api/v1/jobs/batch"
 OPEN_PATHS = frozenset({"/healthz", "/docs"})
@@ -46,27 +46,27 @@ class Guard:
 
     Args:
         app: the app that is guarded.
+        callers: finds the caller of a token.
         audit: called with `(what, who)` for refused tokens and hosts; must not block.
         counts: counts every response.
         clock: seconds, monotonic.
-        secret: the current token; None = the one of the settings.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         settings: ApiSettings,
+        callers: Callers,
         audit: Callable[[str, str], None],
         counts: Counts,
         clock: Callable[[], float] = time.monotonic,
-        secret: Secret | None = None,
     ) -> None:
         self.app, self.settings, self.audit, self.clock = app, settings, audit, clock
         self.counts = counts
-        self._secret = secret or Secret(settings.token)
+        self._callers = callers
         self._failures = Buckets(settings.failure_rate, settings.failure_burst, clock)
         self._open = Buckets(settings.open_rate, settings.open_burst, clock)
-        self._all = Bucket(settings.rate, settings.burst, clock())
+        self._each = Buckets(settings.rate, settings.burst, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -95,7 +95,7 @@ class Guard:
         except Problem as problem:
             await problem.response()(scope, receive, send_with_headers)
         except Exception:
-            logger.exception("a request failed: %s", _line(scope))
+            logger.exception("a request failed: %s", line_of(scope))
             if status:  # the response has started: abort it, so that it does not look complete
                 raise
             internal = Problem(500, "internal server error", "see the control plane's log")
@@ -104,7 +104,7 @@ class Guard:
             self.counts.add(scope["method"], status, self.clock() - began_s)
             if access.isEnabledFor(logging.INFO):
                 took_ms = (self.clock() - began_s) * 1e3
-                access.info("%s %s %d %.1f ms", _client(scope), _line(scope), status, took_ms)
+                access.info("%s %s %d %.1f ms", _client(scope), line_of(scope), status, took_ms)
 
     def _admit(self, scope: Scope) -> int:
         """Return the largest body that the request may have.
@@ -153,9 +153,16 @@ class Guard:
     def _check_token(self, headers: _Headers, scope: Scope) -> None:
         header = headers.one(b"authorization") or b""
         scheme, _, secret = header.partition(b" ")
-        if scheme.lower() == b"bearer" and self._secret.matches(secret.strip()):
+        over, caller = "", None
+        try:
+            if scheme.lower() == b"bearer":
+                caller = self._callers.identify(secret.strip())
+        except AttemptOver as error:
+            over = str(error)
+        if caller is not None:
             _trust(scope)
-            if wait_s := self._all.take(self.clock()):
+            set_caller(scope, caller)
+            if wait_s := self._each.take(f"{caller.name} {caller.job}.{caller.attempt}"):
                 raise _too_many(wait_s)
         elif scope["path"] in OPEN_PATHS:
             if wait_s := self._open.take(_client(scope)):
@@ -163,12 +170,13 @@ class Guard:
         else:
             if wait_s := self._failures.take(_client(scope)):
                 raise _too_many(wait_s)
-            if header:
+            if header and not over:
                 self.audit("token refused", _client(scope))
             raise Problem(
-                401, "the token is wrong" if header else "a token is needed",
+                401, over or ("the token is wrong" if header else "a token is needed"),
                 "send `Authorization: Bearer TOKEN`; the token is in the file `token` of the "
-                "state folder", headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
+                "state folder, or comes from `flyball token add`",
+                headers={"WWW-Authenticate": 'Bearer realm="flyball"'},
             )  # fmt: skip
 
     def _audit_bounded(self, what: str, scope: Scope) -> None:
@@ -234,7 +242,7 @@ def _client(scope: Scope) -> str:
     return str(client[0]) if client else "unknown"
 
 
-def _line(scope: Scope) -> str:
+def line_of(scope: Scope) -> str:
     """Return method and path for a log: percent-encoded, without the query, truncated."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")

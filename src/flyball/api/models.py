@@ -42,6 +42,16 @@ class ReportIn(TypedDict, total=False):
     ]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="AttemptReportIn"))
+class AttemptReportIn(TypedDict):
+    """Progress that an attempt reports with its own token."""
+
+    values: Annotated[
+        dict[ValueName, Value],
+        Field(min_length=1, max_length=64, description="Names and numbers: step, loss, ..."),
+    ]
+
+
 @with_config(ConfigDict(extra="forbid", strict=True, title="ResizeIn"))
 class ResizeIn(TypedDict):
     """A new number of devices for a job."""
@@ -111,6 +121,7 @@ ONE: TypeAdapter[OneIn] = TypeAdapter(OneIn)
 JOB: TypeAdapter[JobIn] = TypeAdapter(JobIn)
 BATCH: TypeAdapter[BatchIn] = TypeAdapter(BatchIn)
 REPORT: TypeAdapter[ReportIn] = TypeAdapter(ReportIn)
+ATTEMPT_REPORT: TypeAdapter[AttemptReportIn] = TypeAdapter(AttemptReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 HOLD: TypeAdapter[HoldIn] = TypeAdapter(HoldIn)
@@ -188,6 +199,16 @@ class DecisionsQuery(QueryModel):
 
     after: int = Field(0, ge=0, le=MAX_ID, description="Only newer than this number.")
     limit: int = Field(100, ge=1, le=1000)
+
+
+class OrdersQuery(QueryModel):
+    """Selects new orders, and how long to wait for them."""
+
+    after: int = Field(0, ge=0, le=MAX_ID, description="Wait until there is one above this.")
+    wait_s: float = Field(
+        0.0, ge=0.0, le=60.0, allow_inf_nan=False,
+        description="Answer after this long at the latest; 0 = at once.",
+    )  # fmt: skip
 
 
 class LogsQuery(QueryModel):

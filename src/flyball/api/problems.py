@@ -45,7 +45,7 @@ CLIENT_ERRORS = (400, 401, 403, 405, 413, 421, 429)
 MEANINGS = {
     400: "The request cannot be read.",
     401: "The token is missing or wrong.",
-    403: "The Origin is another site.",
+    403: "The Origin is another site, or the role of the token does not permit it.",
     404: "It does not exist.",
     405: "The path does not have this method.",
     409: "The Idempotency-Key was used before for another request.",

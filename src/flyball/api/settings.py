@@ -24,7 +24,7 @@ class ApiSettings:
             them must be able to wait together.
         failure_rate, failure_burst: refused tokens per second and in a burst, per client.
         open_rate, open_burst: the same for requests that need no token.
-        rate, burst: the same for all requests with the token together.
+        rate, burst: the same for all requests of one user, or of one attempt, together.
         stream_s: a stream ends after this long; clients resume with `Last-Event-ID`.
         heartbeat_s: interval of heartbeats on a stream without events.
         poll_s: how often the log of a running job is polled.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -10,6 +10,7 @@ from starlette.responses import StreamingResponse
 
 from flyball.api.bridge import Bridge
 from flyball.api.problems import Problem
+from flyball.control.access.roles import Caller
 
 MEDIA_TYPE = "text/event-stream"
 SCHEMA = {
@@ -37,10 +38,11 @@ def heartbeat(seq: int) -> bytes:
     return HEARTBEAT if seq <= 0 else f": waiting\nid: {seq}\n\n".encode()
 
 
-def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse:
+def streaming(bridge: Bridge, caller: Caller, frames: AsyncIterator[bytes]) -> StreamingResponse:
     """Return a response that sends frames until they, the client or the server end.
 
-    It also ends when the token is replaced: its client may not have the new one.
+    It also ends when the caller's token is replaced or revoked: its client may not have the new
+    one.
 
     Raises:
         Problem: 429 if too many streams are open: each uses a connection and memory.
@@ -55,7 +57,7 @@ def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse
         try:
             yield RETRY
             async for one_frame in frames:
-                if bridge.secret.changes != changes:
+                if bridge.secret.changes != changes or not bridge.callers.is_current(caller):
                     return
                 yield one_frame
         except Problem as problem:  # too late for a status: it is sent as an event
@@ -67,9 +69,17 @@ def streaming(bridge: Bridge, frames: AsyncIterator[bytes]) -> StreamingResponse
 
 
 async def event_frames(
-    bridge: Bridge, after: int, kinds: Sequence[str], job: int
+    bridge: Bridge,
+    after: int,
+    kinds: Sequence[str],
+    job: int,
+    shown: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> AsyncIterator[bytes]:
-    """Yield the events newer than `after`, then new ones as they happen."""
+    """Yield the events newer than `after`, then new ones as they happen.
+
+    Args:
+        shown: returns an event as the caller may see it.
+    """
     end_s = bridge.now_s() + bridge.settings.stream_s
     sent_s = bridge.now_s()
     while not bridge.closing and (left_s := end_s - bridge.now_s()) > 0:
@@ -79,7 +89,7 @@ async def event_frames(
         if newest > after:
             rows = await bridge.call(bridge.plane.ask.events, after, PAGE, kinds, job)
         for row in rows:
-            yield frame(row, str(row["kind"]), str(row["seq"]))
+            yield frame(shown(row), str(row["kind"]), str(row["seq"]))
         after = int(rows[-1]["seq"]) if len(rows) == PAGE else max(after, newest)
         # Events that are filtered out may come all the time: the client still gets heartbeats.
         if not rows and bridge.now_s() - sent_s >= bridge.settings.heartbeat_s:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hmac
 import logging
-import os
 import secrets
-import stat
 import threading
 from pathlib import Path
 
+from flyball.control.access.private_file import (
+    create_private,
+    read_private,
+    state_of,
+    write_private,
+)
 from flyball.core.errors import BadInput
 
 NAME = "token"
@@ -48,12 +52,8 @@ class Secret:
         if self._folder is None:
             return
         with self._reading:
-            try:
-                status = os.stat(self._folder / NAME, follow_symlinks=False)
-            except OSError:  # removed: the token stays valid until there is another
-                return
-            seen = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-            if seen == self._seen:
+            seen = state_of(self._folder / NAME)
+            if not seen or seen == self._seen:  # removed: valid until there is another
                 return
             self._seen = seen
             try:
@@ -73,17 +73,7 @@ def make_token(folder: Path) -> str:
     Raises:
         BadInput: the file is not valid as a secret.
     """
-    path = folder / NAME
-    draft = folder / f"{NAME}.{os.getpid()}.new"
-    if not path.exists():
-        try:
-            _write_draft(draft)
-            # A link fails if the file exists: if two processes start at once, one token wins.
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink(missing_ok=True)
+    create_private(folder / NAME, secrets.token_urlsafe(32) + "\n")
     return read_token(folder)
 
 
@@ -93,26 +83,8 @@ def replace_token(folder: Path) -> str:
     Returns:
         The new token, which is on disk.
     """
-    draft = folder / f"{NAME}.{os.getpid()}.new"
-    try:
-        _write_draft(draft)
-        os.replace(draft, folder / NAME)
-    finally:
-        draft.unlink(missing_ok=True)
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)  # otherwise a power failure might restore the old one
-    finally:
-        os.close(directory)
+    write_private(folder / NAME, secrets.token_urlsafe(32) + "\n")
     return read_token(folder)
-
-
-def _write_draft(draft: Path) -> None:
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def read_token(folder: Path) -> str:
@@ -123,18 +95,7 @@ def read_token(folder: Path) -> str:
     """
     path = folder / NAME
     remedy = "`flyball token rotate` makes a new one"
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise BadInput(f"cannot read the token {path}: {error.strerror}", remedy) from error
-    with open(descriptor, encoding="ascii", errors="replace") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise BadInput(f"the token {path} is not a file of this user", remedy)
-        if status.st_mode & 0o077:
-            mode = stat.S_IMODE(status.st_mode)
-            raise BadInput(f"others may read the token {path} (mode {mode:04o})", remedy)
-        token = file.read(MOST + 2).strip()
+    token = read_private(path, "the token", remedy, MOST + 1).strip()
     if not LEAST <= len(token) <= MOST or not token.isascii() or not token.isprintable():
         raise BadInput(f"the token {path} is not {LEAST} to {MOST} printable characters", remedy)
     return token

@@ -84,6 +84,30 @@ class Submitted(View):
     notes: list[NoteRow] = Field([], description="What was stated and has no effect here.")
 
 
+class WhoAmI(View):
+    """The holder of the token."""
+
+    name: str = Field(description="User name; the owner of the state folder has its login name.")
+    role: str = Field(description="`viewer`, `user` or `operator`.")
+    rights: list[str] = Field(
+        description="`read`; `submit` jobs; `change` one's own; `operate`: change all."
+    )
+    is_owner: bool = Field(description="It is the state folder's own token.")
+
+
+class AttemptOrders(View):
+    """The orders to a running attempt."""
+
+    job: int
+    attempt: int
+    sequence: int = Field(description="Number of the last order, 0 = none yet.")
+    stopping: str | None = Field(description="`cancel` or `preempt`; null = it may go on.")
+    orders: dict[str, Any] = Field(
+        description="The last `resize` (`devices`), `cap` (`share`) and `checkpoint`, each with "
+        "its `sequence`."
+    )
+
+
 class Cancelled(View):
     """Jobs that were told to stop, without those that had already ended."""
 

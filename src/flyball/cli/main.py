@@ -121,7 +121,9 @@ PARTS = {
     "service": Part(
         "server.service:app", "Run the server as a systemd service of this user, from login on."
     ),
-    "token": Part("server.token:app", "Replace the API token, a secret kept in the state folder."),
+    "token": Part(
+        "server.token:app", "Give tokens to users, end them, and replace the state folder's own."
+    ),
     "compile": Part(
         "kernels:compile_kernels",
         "Compile the kernels before their first use; about a minute on two cores, once.",

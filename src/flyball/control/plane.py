@@ -16,6 +16,7 @@ from typing import Any
 
 from flyball import __version__
 from flyball.control import roster
+from flyball.control.access.attempt_tokens import AttemptTokens
 from flyball.control.ask import status
 from flyball.control.ask.bills import Prices
 from flyball.control.ask.durations import Durations
@@ -88,6 +89,7 @@ class Plane:
         ask: answers questions.
         learner: predicts run times in this process where no worker runs, on virtual clocks.
         wake: starts a cycle soon.
+        attempt_tokens: issues the tokens with which jobs report over HTTP.
     """
 
     ask: Queries
@@ -116,6 +118,7 @@ class Plane:
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
+        self.attempt_tokens = AttemptTokens(folder)
         self.live_state = LiveState()
         self.progress = Progress(self.live_state, lambda: self.ask.sensors, lambda: self.now_us())
         self._ids = threading.Lock()

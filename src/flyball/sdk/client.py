@@ -41,8 +41,9 @@ class Client:
 
     Args:
         state: the state folder; default as for `flyball up`.
-        url, token: of a control plane other than that of the folder. The token may also come from
-            the folder.
+        url, token: of a control plane other than that of the folder; default, where no folder is
+            given: `FLYBALL_URL` and `FLYBALL_TOKEN`, or the file `FLYBALL_TOKEN_FILE`. The token
+            may also come from the folder.
         ca: a file of certificates to trust, for `https`.
         timeout_s: of one request; default: `FLYBALL_TIMEOUT_S`, else 60.
 
@@ -308,6 +309,10 @@ class Client:
     def forecast(self) -> Json:
         """Return when the pending jobs will start."""
         return self._transport.get("/forecast")
+
+    def whoami(self) -> Json:
+        """Return the name and role that the token stands for, and its `rights`."""
+        return self._transport.get("/whoami")
 
     def health(self) -> Json:
         """Return `{"ok", "checks"}`, also of a control plane that is not healthy."""

@@ -53,6 +53,24 @@ def find_endpoint(state: Path) -> Endpoint:
         ) from error
 
 
+def stated_url() -> str:
+    """Return the URL of a control plane on another machine, or of another user; "" = none."""
+    return os.environ.get("FLYBALL_URL", "").rstrip("/")
+
+
+def stated_token() -> str | None:
+    """Return the token in `FLYBALL_TOKEN`, or in the file that `FLYBALL_TOKEN_FILE` names.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if token := os.environ.get("FLYBALL_TOKEN", "").strip():
+        return token
+    if path := os.environ.get("FLYBALL_TOKEN_FILE", ""):
+        return Path(path).read_text(encoding="ascii").strip()
+    return None
+
+
 def find_process(state: Path) -> int | None:
     """Return the process id of the control plane that a state folder names; None if it is gone."""
     try:

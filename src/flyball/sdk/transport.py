@@ -18,7 +18,13 @@ from typing import Any
 import httpx
 
 from flyball.sdk.certificates import certificate_problem, trusting
-from flyball.sdk.endpoint import Endpoint, find_endpoint, state_folder
+from flyball.sdk.endpoint import (
+    Endpoint,
+    find_endpoint,
+    state_folder,
+    stated_token,
+    stated_url,
+)
 from flyball.sdk.errors import ApiError, NoControlPlane
 from flyball.sdk.streams import Frame, frames
 
@@ -44,6 +50,9 @@ class Transport:
         timeout_s: float | None,
     ) -> None:
         self._state = state_folder(state)
+        if state is None and url is None:
+            url = stated_url() or None
+            ca = ca or (url and os.environ.get("FLYBALL_CA")) or None
         self._url, self._token, self._ca = url, token, ca
         self._timeout_s = stated_timeout_s() if timeout_s is None else timeout_s
         self._endpoint = self._find()
@@ -172,10 +181,14 @@ class Transport:
         token = self._token
         if token is None:
             try:
-                token = (self._state / "token").read_text(encoding="ascii").strip()
+                token = (
+                    stated_token() or (self._state / "token").read_text(encoding="ascii").strip()
+                )
             except (OSError, ValueError) as error:
                 raise ApiError(
-                    0, f"no token for {self._url}: {error}", "give token=..., or the state folder"
+                    0,
+                    f"no token for {self._url}: {error}",
+                    "give token=..., or set FLYBALL_TOKEN or FLYBALL_TOKEN_FILE",
                 ) from error
         return Endpoint(self._url.rstrip("/"), token, self._ca or "")
 

@@ -160,3 +160,46 @@ def test_rotation_of_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["token", "rotate", "--state", str(tmp_path / "none")]) == 2
     assert "there is no state folder" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_tokens_of_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = ["--state", str(tmp_path)]
+    tmp_path.chmod(0o700)
+    assert run(["token", "list", *state]) == 0
+    assert "no user has a token" in capsys.readouterr().out
+    assert run(["token", "add", "ada", "--role", "user", *state]) == 0
+    said = capsys.readouterr()
+    token = said.out.strip()
+    assert token.startswith("fbu_")
+    assert "cannot be shown again" in said.err
+    assert run(["token", "add", "eve", "--role", "viewer", "--json", *state]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["name"], shown["role"], shown["url"]) == ("eve", "viewer", None)
+    assert run(["token", "list", *state]) == 0
+    listed = capsys.readouterr().out
+    assert "ada" in listed
+    assert "viewer" in listed
+    assert token not in listed
+    assert run(["token", "rotate", "ada", *state]) == 0
+    assert capsys.readouterr().out.strip() not in ("", token)
+    assert run(["token", "revoke", "ada", *state]) == 0
+    assert "ada (user) is revoked" in capsys.readouterr().out
+    assert run(["token", "list", "--json", *state]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["eve"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add", "ada", "--role", "admin"], "unknown role 'admin'"),
+        (["add", "a b"], "cannot be the name"),
+        (["revoke", "ada"], "has no token"),
+        (["rotate", "ada"], "has no token"),
+    ],
+)
+def test_refused_token_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    tmp_path.chmod(0o700)
+    assert run(["token", *words, "--state", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -9,13 +10,15 @@ from starlette.responses import Response
 
 from flyball.api import sse
 from flyball.api.bridge import bridge_of, json_response
+from flyball.api.callers import caller_of, needs, visible
 from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters
 from flyball.api.views import Decisions, Events, Forecast, Nodes, Queue, Signals
+from flyball.control.access.roles import Right
 from flyball.control.ask.active_pages import QueueQuery
 
-router = APIRouter(prefix="/api/v1", tags=["cluster"])
+router = APIRouter(prefix="/api/v1", tags=["cluster"], dependencies=needs(Right.READ))
 
 USUAL = documented(422, 503)
 STREAM: dict[int | str, dict[str, Any]] = {
@@ -39,7 +42,10 @@ async def queue(request: Request, query: Annotated[ActiveQuery, Query()]) -> Res
 
     def views() -> dict[str, Any]:
         page, tokens = plane.ask.queue_page(filters)
-        jobs = [plane.ask.view(job) | {"token": tokens.get(job.id)} for job in page.jobs]
+        jobs = [
+            visible(request, plane.ask.view(job) | {"token": tokens.get(job.id)})
+            for job in page.jobs
+        ]
         return {"jobs": jobs, "total": page.total, "pending": page.pending, "next": page.next}
 
     return json_response(await bridge.call(views))
@@ -85,9 +91,11 @@ async def events(
     if query.follow or sse.MEDIA_TYPE in (accept or ""):
         if after is None:
             after = await bridge.call(bridge.plane.ask.wait_events, 0, 0.0)
-        return sse.streaming(bridge, sse.event_frames(bridge, after, kinds, query.job))
+        shown = partial(visible, request)
+        frames = sse.event_frames(bridge, after, kinds, query.job, shown)
+        return sse.streaming(bridge, caller_of(request), frames)
     rows = await bridge.call(bridge.plane.ask.events, after or 0, query.limit, kinds, query.job)
-    return json_response({"events": rows})
+    return json_response({"events": [visible(request, row) for row in rows]})
 
 
 @router.get("/forecast", response_model=Forecast, responses=USUAL)

@@ -9,11 +9,21 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from flyball.api.bridge import Bridge, bridge_of, json_response
+from flyball.api.callers import (
+    caller_of,
+    check_change,
+    forbidden,
+    key_of,
+    needs,
+    visible,
+    who_of,
+)
 from flyball.api.job_model import JobIn, OneIn
 from flyball.api.models import BATCH, CANCEL, JOB, ONE, REPORT, JobsQuery, NoQuery
 from flyball.api.problems import Problem, documented
 from flyball.api.specs import checked, specs_of
 from flyball.api.views import Cancelled, JobPage, JobView, Progress, Submitted, View
+from flyball.control.access.roles import Right
 from flyball.control.ask.active_pages import QueueQuery
 from flyball.control.journal.store import JobQuery
 from flyball.core.jobs import Job
@@ -98,6 +108,7 @@ async def find_jobs(bridge: Bridge, label: str) -> list[Job]:
 @router.post(
     "/jobs",
     status_code=201,
+    dependencies=needs(Right.SUBMIT),
     response_model=Submitted,
     responses={201: LOCATION, **documented(404, 409, 415, 422, 503)},
     openapi_extra=body_schema("OneIn"),
@@ -112,6 +123,7 @@ async def submit_job(request: Request, query: NoParameters, key: Key = None) -> 
 @router.post(
     "/jobs/batch",
     status_code=201,
+    dependencies=needs(Right.SUBMIT),
     response_model=Submitted,
     responses={201: LOCATION, **documented(404, 409, 415, 422, 503)},
     openapi_extra=body_schema("BatchIn"),
@@ -128,21 +140,34 @@ async def _submit(
     request: Request, bridge: Bridge, jobs: Sequence[JobIn | OneIn], key: str | None
 ) -> Response:
     def submit() -> dict[str, Any]:
+        notes = _in_own_name(request, jobs)
         specs = specs_of(jobs)
-        ids = bridge.plane.submit(specs, key or "", caller_of(request))
-        return {"id": ids[0], "ids": ids, "notes": bridge.plane.notes(specs)}
+        ids = bridge.plane.submit(specs, key_of(request, key), who_of(request))
+        return {"id": ids[0], "ids": ids, "notes": bridge.plane.notes(specs) + notes}
 
     answer = await bridge.call(submit)
     return json_response(answer, 201, {"Location": f"/api/v1/jobs/{answer['id']}"})
 
 
-def caller_of(request: Request) -> str:
-    """Return the name of a request's client for the audit."""
-    return f"api {request.client.host}" if request.client else "api"
+def _in_own_name(request: Request, jobs: Sequence[JobIn | OneIn]) -> list[dict[str, Any]]:
+    """Make the caller the user of these jobs, whatever they state; return notes on that.
+
+    Only the owner of the state folder submits in any name.
+    """
+    name, others = caller_of(request).name, 0
+    if not name:
+        return []
+    for job in jobs:
+        others += job.get("user", name) != name
+        job["user"] = name
+    if not others:
+        return []
+    return [{"field": "user", "why": f"the token is {name}'s: so is the job", "jobs": others}]
 
 
 @router.post(
     "/jobs/dry-run",
+    dependencies=needs(Right.SUBMIT),
     response_model=View,
     responses=documented(404, 415, 422, 503),
     openapi_extra=body_schema("JobIn"),
@@ -151,14 +176,21 @@ async def dry_run(request: Request, query: NoParameters) -> Response:
     """Return whether a job would fit, and when it would start. Nothing is submitted."""
     bridge = bridge_of(request)
     job: JobIn = checked(JOB, await read_json(request))
+    notes = _in_own_name(request, [job])
     specs = await bridge.call(specs_of, [job])
-    return json_response(await bridge.call(bridge.plane.dry_run, specs[0]))
+    answer = await bridge.call(bridge.plane.dry_run, specs[0])
+    return json_response(answer | {"notes": answer["notes"] + notes})
 
 
 # Read -------------------------------------------------------------------------------
 
 
-@router.get("/jobs", response_model=JobPage, responses=documented(422, 503))
+@router.get(
+    "/jobs",
+    dependencies=needs(Right.READ),
+    response_model=JobPage,
+    responses=documented(422, 503),
+)
 async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> Response:
     """Return a page of jobs, newest first."""
     bridge = bridge_of(request)
@@ -172,28 +204,44 @@ async def list_jobs(request: Request, query: Annotated[JobsQuery, Query()]) -> R
         jobs = bridge.plane.ask.jobs(filters)
         tokens = bridge.plane.ask.waiting_tokens(jobs)
         views = [bridge.plane.ask.view(job) | {"token": tokens.get(job.id)} for job in jobs]
-        return views, jobs[-1].id if jobs else 0
+        return [visible(request, view) for view in views], jobs[-1].id if jobs else 0
 
     views, last = await bridge.call(page)
     full = len(views) == query.limit and last > 1
     return json_response({"jobs": views, "next": str(last) if full else None})
 
 
-@router.get("/jobs/{job}", response_model=JobView, responses=documented(404, 422, 503))
+@router.get(
+    "/jobs/{job}",
+    dependencies=needs(Right.READ),
+    response_model=JobView,
+    responses=documented(404, 422, 503),
+)
 async def show_job(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return one job."""
     bridge = bridge_of(request)
-    return json_response(await bridge.call(bridge.plane.ask.view, await find_job(bridge, job)))
+    view = await bridge.call(bridge.plane.ask.view, await find_job(bridge, job))
+    return json_response(visible(request, view))
 
 
-@router.get("/jobs/{job}/why", response_model=View, responses=documented(404, 422, 503))
+@router.get(
+    "/jobs/{job}/why",
+    dependencies=needs(Right.READ),
+    response_model=View,
+    responses=documented(404, 422, 503),
+)
 async def why(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return why a job waits, when it will start, and what would help."""
     bridge = bridge_of(request)
     return json_response(await bridge.call(bridge.plane.ask.why, (await find_job(bridge, job)).id))
 
 
-@router.get("/jobs/{job}/receipt", response_model=View, responses=documented(404, 422, 503))
+@router.get(
+    "/jobs/{job}/receipt",
+    dependencies=needs(Right.READ),
+    response_model=View,
+    responses=documented(404, 422, 503),
+)
 async def receipt(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return what a job used and cost."""
     bridge = bridge_of(request)
@@ -205,38 +253,59 @@ async def receipt(request: Request, job: JobId, query: NoParameters) -> Response
 # Change -----------------------------------------------------------------------------
 
 
-@router.delete("/jobs/{job}", response_model=Cancelled, responses=documented(404, 409, 422, 503))
+@router.delete(
+    "/jobs/{job}",
+    dependencies=needs(Right.CHANGE),
+    response_model=Cancelled,
+    responses=documented(404, 409, 422, 503),
+)
 async def cancel(request: Request, job: JobId, query: NoParameters) -> Response:
     """Cancel a job. The id of an array (not of a task) means all its tasks, as in Slurm."""
     bridge = bridge_of(request)
-    ids = [task.id for task in await find_jobs(bridge, job) if not task.state.final]
-    return json_response(
-        {"ids": await bridge.call(bridge.plane.cancel_all, ids, caller_of(request))}
-    )
+    tasks = await find_jobs(bridge, job)
+    check_change(request, tasks)
+    ids = [task.id for task in tasks if not task.state.final]
+    return json_response({"ids": await bridge.call(bridge.plane.cancel_all, ids, who_of(request))})
 
 
 @router.post(
     "/jobs/cancel",
+    dependencies=needs(Right.CHANGE),
     response_model=Cancelled,
     responses=documented(415, 422, 503),
     openapi_extra=body_schema("CancelIn"),
 )
 async def cancel_jobs(request: Request, query: NoParameters) -> Response:
-    """Cancel all active jobs that match: `{"user": "ada"}`, `{"all": true}`."""
+    """Cancel all active jobs that match: `{"user": "ada"}`, `{"all": true}`.
+
+    `all` means all that the caller may cancel: a user's own.
+    """
     bridge = bridge_of(request)
     filters = checked(CANCEL, await read_json(request))
     if not filters:
         raise Problem(422, "no jobs are selected", 'give user, name or "all": true')
-    query_filters = QueueQuery(user=filters.get("user"), name=filters.get("name"))
+    caller, user = caller_of(request), filters.get("user")
+    if not caller.may(Right.OPERATE):
+        if user not in (None, caller.name):
+            raise forbidden(
+                f"{caller.name} may not cancel jobs of {user}", "this needs the role operator"
+            )
+        user = caller.name
+    query_filters = QueueQuery(user=user, name=filters.get("name"))
 
     def cancel_matching() -> list[int]:
         ids = sorted(job.id for job in bridge.plane.ask.queue(query_filters))
-        return bridge.plane.cancel_all(ids, caller_of(request))
+        return bridge.plane.cancel_all(ids, who_of(request))
 
     return json_response({"ids": await bridge.call(cancel_matching)})
 
 
-@router.get("/jobs/{job}/report", response_model=Progress, responses=documented(404, 422, 503))
+@router.get(
+    "/jobs/{job}/report",
+    dependencies=needs(Right.READ),
+    response_model=Progress,
+    responses=documented(404, 422, 503),
+)
 async def progress(request: Request, job: JobId, query: NoParameters) -> Response:
     """Return the values that the job last reported: step, loss and so on."""
     bridge = bridge_of(request)
@@ -248,6 +317,7 @@ async def progress(request: Request, job: JobId, query: NoParameters) -> Respons
 @router.post(
     "/jobs/{job}/report",
     status_code=204,
+    dependencies=needs(Right.CHANGE),
     response_class=Response,
     responses=documented(404, 409, 415, 422, 503),
     openapi_extra=body_schema("ReportIn"),
@@ -257,6 +327,7 @@ async def report(request: Request, job: JobId, query: NoParameters) -> Response:
     bridge = bridge_of(request)
     body = checked(REPORT, await read_json(request))
     target = await find_job(bridge, job)
+    check_change(request, [target])
     attempt = body.get("attempt") or target.attempt
     await bridge.call(bridge.plane.report, target.id, attempt, body["values"])
     return Response(status_code=204)

@@ -13,14 +13,16 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from flyball.api import sse
-from flyball.api.bridge import Bridge, bridge_of
+from flyball.api.bridge import bridge_of
+from flyball.api.callers import caller_of, needs, visible
 from flyball.api.logs import LogFollower, LogReader
 from flyball.api.models import LogsQuery
 from flyball.api.problems import Problem, documented
 from flyball.api.routes.jobs import JobId, find_job
+from flyball.control.access.roles import Right
 from flyball.core.jobs import Job
 
-router = APIRouter(prefix="/api/v1", tags=["jobs"])
+router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=needs(Right.READ))
 
 TEXT = "text/plain; charset=utf-8"
 CONTENT: dict[int | str, dict[str, Any]] = {
@@ -62,7 +64,8 @@ async def logs(
     if query.follow:
         if query.attempt > target.attempt:
             raise Problem(404, f"job {target.label} has no attempt {query.attempt}", "leave it out")
-        return sse.streaming(bridge, _frames(bridge, target, query, last_event_id or ""))
+        frames = _frames(request, target, query, last_event_id or "")
+        return sse.streaming(bridge, caller_of(request), frames)
     path = await bridge.call(bridge.plane.ask.log_path, target.id, query.attempt, query.stream)
     log = await bridge.call(LogReader, path)
     if not log.exists:
@@ -104,8 +107,9 @@ def _byte_range(range: str | None, size: int) -> tuple[int, int]:
     return start, stop
 
 
-async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> AsyncIterator[bytes]:
+async def _frames(request: Request, job: Job, query: LogsQuery, last: str) -> AsyncIterator[bytes]:
     """Yield the log as it grows, through all attempts, until the job has ended."""
+    bridge = bridge_of(request)
     settings, plane = bridge.settings, bridge.plane
     end_s = bridge.now_s() + settings.stream_s
     attempt, start = _resumed(last, query.attempt or job.attempt, job.attempt)
@@ -129,7 +133,8 @@ async def _frames(bridge: Bridge, job: Job, query: LogsQuery, last: str) -> Asyn
                 attempt, start, tail = now.attempt, 0, None
                 continue
             if now.state.final or now.attempt > attempt:
-                yield sse.frame(await bridge.call(plane.ask.view, now), "end")
+                view = await bridge.call(plane.ask.view, now)
+                yield sse.frame(visible(request, view), "end")
                 return
             if bridge.now_s() - sent_s >= settings.heartbeat_s:
                 yield sse.HEARTBEAT

@@ -8,11 +8,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
 from flyball.api.bridge import bridge_of, json_response
+from flyball.api.callers import caller_of, needs
 from flyball.api.docs_page import page
 from flyball.api.metrics_text import MEDIA_TYPE, text_of
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters
-from flyball.api.views import Health, View
+from flyball.api.views import Health, View, WhoAmI
+from flyball.control.access.roles import Right
+from flyball.sdk.submitter import user_name
 
 router = APIRouter(tags=["service"])
 
@@ -44,7 +47,12 @@ async def healthz(request: Request, query: NoParameters) -> Response:
     return json_response({"ok": ok}, 200 if ok else 503)
 
 
-@router.get("/api/v1/healthz", response_model=Health, responses={**documented(422), **UNHEALTHY})
+@router.get(
+    "/api/v1/healthz",
+    dependencies=needs(Right.READ),
+    response_model=Health,
+    responses={**documented(422), **UNHEALTHY},
+)
 async def health(request: Request, query: NoParameters) -> Response:
     """Return whether the queue works, with the result of each check."""
     checks = await _health(request)
@@ -53,6 +61,7 @@ async def health(request: Request, query: NoParameters) -> Response:
 
 @router.get(
     "/metrics",
+    dependencies=needs(Right.READ),
     response_class=Response,
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
@@ -67,7 +76,31 @@ async def metrics(request: Request, query: NoParameters) -> Response:
     return Response(text_of([*rows, *api_rows]), media_type=MEDIA_TYPE)
 
 
-@router.get("/openapi.json", response_model=View, responses=documented(422))
+@router.get(
+    "/api/v1/whoami",
+    dependencies=needs(Right.READ),
+    response_model=WhoAmI,
+    responses=documented(422),
+)
+async def whoami(request: Request, query: NoParameters) -> Response:
+    """Return the name and role that the token stands for, and what they may do."""
+    caller = caller_of(request)
+    return json_response(
+        {
+            "name": caller.name or user_name(),
+            "role": caller.role,
+            "rights": sorted(caller.rights),
+            "is_owner": not caller.name,
+        }
+    )
+
+
+@router.get(
+    "/openapi.json",
+    dependencies=needs(Right.READ),
+    response_model=View,
+    responses=documented(422),
+)
 async def openapi(request: Request, query: NoParameters) -> Response:
     """Return the OpenAPI document of this interface."""
     return json_response(request.app.openapi())

@@ -8,13 +8,15 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from flyball.api.bridge import bridge_of, json_response
+from flyball.api.callers import needs
 from flyball.api.models import FAST, SeriesQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters, body_schema, read_json
 from flyball.api.specs import checked
 from flyball.api.views import Fast, Sensors, SeriesView, View
+from flyball.control.access.roles import Right
 
-router = APIRouter(prefix="/api/v1/telemetry", tags=["telemetry"])
+router = APIRouter(prefix="/api/v1/telemetry", tags=["telemetry"], dependencies=needs(Right.READ))
 
 
 @router.get("", response_model=View, responses=documented(422, 503))
@@ -41,6 +43,7 @@ async def sensors(request: Request, query: NoParameters) -> Response:
 
 @router.post(
     "/fast",
+    dependencies=needs(Right.OPERATE),
     response_model=Fast,
     responses=documented(415, 422, 503),
     openapi_extra=body_schema("FastIn"),

@@ -1,0 +1,1 @@
+"""Who may do what: roles, the tokens of users, and the tokens of attempts."""
