@@ -37,7 +37,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 @pytest.fixture
 def driver(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(driving, "PAUSE_S", 0.01)
-    running = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    running = Driver(plane, plane.engine)
     running.start()
     yield running
     running.stop()
@@ -55,7 +55,7 @@ def test_waiting_that_fails_does_not_end_the_cycles(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between cycles the engine cleans its folder, on a disk that may refuse for a while."""
-    real, errors = plane.engine.wait, [OSError("no"), OSError("still no")]  # type: ignore[attr-defined]
+    real, errors = plane.engine.wait, [OSError("no"), OSError("still no")]
 
     def wait(timeout_s: float) -> bool:
         if errors:
@@ -90,7 +90,7 @@ def test_a_failed_cycle_is_counted_and_retried(
 
 
 def test_stopping_ends_the_threads_and_leaves_jobs_alone(plane: Plane) -> None:
-    driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+    driver = Driver(plane, plane.engine)
     driver.start()
     (job,) = plane.submit([spec_of(estimate_s=60.0)])
     until(lambda: plane.ask.job(job).state == JobState.RUNNING)
@@ -110,7 +110,7 @@ def test_the_agent_receives_the_state_of_the_queue(plane: Plane, tmp_path: Path)
             [spec_of(cpus=4, estimate_s=60.0, priority=priority) for priority in (3.0, 2.0)]
         )
         plane.step()
-        driver = Driver(plane, plane.engine)  # type: ignore[arg-type]
+        driver = Driver(plane, plane.engine)
         driver.start()
         values = json.loads(agent.recv(1000))
         driver.stop()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import Rig
 
-from flyball.core.events import NodeChanged
+from flyball.core.errors import BadInput, NotFound
+from flyball.core.events import Intended, NodeChanged
 from flyball.core.jobs import JobState, Row
 from flyball.core.live import LiveNode
 
@@ -85,6 +86,74 @@ def test_another_control_plane_finds_out_again(rig: Rig) -> None:
     rig.settle()
     assert nodes_up(rig) == [True, True]
     rig.finish()
+    assert rig.verdict().differing == []
+
+
+def test_nodes_come_and_go_while_jobs_run(rig: Rig) -> None:
+    long = rig.submit(cpus=4, estimate_s=600.0)
+    rig.pass_s(1)
+    (row,) = rig.job(long).rows
+    rig.engine.add(LiveNode("c", "CPU1", 8, 8, 16384))
+    rig.settle()
+    wide = rig.submit(cpus=4), rig.submit(cpus=4, memory_mib=16000)
+    rig.pass_s(1)
+    assert [rig.job(job).rows for job in wide] == [(Row(1 - row.node, 15),), (Row(2, 15),)]
+    gone = rig.engine.remove("ab"[1 - row.node])
+    rig.pass_s(1)
+    assert rig.job(wide[0]).rows[0].node == 2, "it was lost, and there is room on c"
+    assert [node["state"] for node in rig.plane.ask.nodes()].count("absent") == 1
+    rig.engine.add(gone)
+    rig.pass_s(1)
+    assert nodes_up(rig) == [True, True, True], "under the same place"
+    assert [node["name"] for node in rig.plane.ask.nodes()] == ["a", "b", "c"]
+    rig.finish()
+    assert rig.states(long, *wide) == [JobState.COMPLETED] * 3
+    assert rig.verdict().differing == []
+
+
+def test_a_drained_node_takes_no_jobs_until_it_is_resumed(rig: Rig) -> None:
+    running = rig.submit(cpus=4, estimate_s=50.0)
+    rig.pass_s(1)
+    name = "ab"[rig.job(running).rows[0].node]
+    rig.plane.drain(name, "a fan is loud", "ada")
+    others = [rig.submit(cpus=4, estimate_s=20.0) for _ in range(3)]
+    rig.pass_s(5)
+    rig.plane.close()
+    rig.open()
+    (view,) = (node for node in rig.plane.ask.nodes() if node["name"] == name)
+    assert (view["state"], view["reason"], view["up"]) == ("drained", "a fan is loud", False)
+    rig.finish()
+    places = {span["nodes"] for job in others for span in spans(rig, job)}
+    assert rig.states(running, *others) == [JobState.COMPLETED] * 4
+    assert name not in places, "none of the others ran there"
+    rig.plane.resume(name)
+    rig.settle()
+    assert nodes_up(rig) == [True, True]
+    assert rig.verdict().differing == []
+    with pytest.raises(NotFound):
+        rig.plane.drain("nowhere", "")
+
+
+def spans(rig: Rig, job: int) -> list[dict[str, str]]:
+    """Where the attempts of a job were intended to run."""
+    names = [node["name"] for node in rig.plane.ask.nodes()]
+    intended = [event for _seq, event in rig.events() if isinstance(event, Intended)]
+    return [{"nodes": names[event.rows[0][0]]} for event in intended if event.job == job]
+
+
+def test_gpus_and_cores_are_apart_in_a_mixed_cluster(tmp_path: Path) -> None:
+    mixed = (LiveNode("cpu", "CPU1", 32, 32, 65536), LiveNode("gpu", "V100", 4, 16, 65536))
+    rig = Rig(tmp_path, "easy", nodes=mixed)
+    with pytest.raises(BadInput, match="16"):
+        rig.submit(gpus=16)
+    with pytest.raises(BadInput, match="cores only"):
+        rig.submit(gpus=1, device_type="CPU1")
+    job, wide = rig.submit(gpus=4), rig.submit(cpus=32)
+    rig.pass_s(1)
+    assert [row.node for row in rig.job(job).rows] == [1]
+    assert [row.node for row in rig.job(wide).rows] == [0]
+    rig.finish()
+    assert rig.states(job, wide) == [JobState.COMPLETED] * 2
     assert rig.verdict().differing == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import START_US, Rig
 
+from flyball.control.roster import NOT_THERE
 from flyball.core.errors import FlyballError
 from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
@@ -154,7 +155,7 @@ def test_another_policy_on_another_machine(rig: Rig) -> None:
     assert (verdict.differing, verdict.decisions > 3) == ([], True)
 
 
-def test_a_smaller_machine_cancels_jobs_that_cannot_run_on_it(tmp_path: Path) -> None:
+def test_jobs_that_do_not_fit_a_smaller_machine_wait_for_a_larger_one(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.submit(cpus=4)
     rig.settle()
@@ -166,8 +167,38 @@ def test_a_smaller_machine_cancels_jobs_that_cannot_run_on_it(tmp_path: Path) ->
     rig.finish()
     assert rig.states(1, wide, narrow) == [
         JobState.COMPLETED,
-        JobState.CANCELLED,
+        JobState.PENDING,
         JobState.COMPLETED,
     ]
-    assert rig.job(wide).reason.startswith("cannot run here: ")
+    answer = rig.plane.ask.why(wide)
+    assert answer["token"] == "no-such-node"
+    assert "4" in answer["sentence"] and "2" in answer["sentence"]
+    assert rig.plane.ask.waiting_tokens([rig.job(wide)]) == {wide: "no-such-node"}
+    rig.engine.nodes_ = (LiveNode("a", "CPU1", 4, 4, 8192),)
+    rig.finish()
+    assert rig.states(wide) == [JobState.COMPLETED], "also without another restart"
+    assert rig.verdict().differing == []
+
+
+def test_jobs_wait_for_a_node_that_is_absent_at_a_restart(tmp_path: Path) -> None:
+    nodes = (LiveNode("a", "CPU1", 2, 2, 8192), LiveNode("b", "CPU1", 8, 8, 99))
+    rig = Rig(tmp_path, "easy", nodes=nodes)
+    holder = rig.submit(cpus=8)
+    rig.settle()
+    wide, narrow = rig.submit(cpus=8), rig.submit(cpus=2)
+    rig.plane.close()
+    absent = rig.engine.remove("b")
+    rig.open()
+    rig.finish()
+    assert rig.states(holder) == [JobState.PENDING], "it was lost with its node"
+    assert rig.states(wide, narrow) == [JobState.PENDING, JobState.COMPLETED]
+    rig.plane.close()
+    rig.open()
+    rig.finish()
+    assert rig.states(wide) == [JobState.PENDING]
+    shown = {node["name"]: (node["state"], node["reason"]) for node in rig.plane.ask.nodes()}
+    assert shown == {"a": ("up", ""), "b": ("absent", NOT_THERE)}
+    rig.engine.add(absent)
+    rig.finish()
+    assert rig.states(holder, wide) == [JobState.COMPLETED] * 2
     assert rig.verdict().differing == []

@@ -7,11 +7,11 @@ import logging
 import os
 import threading
 import time
-from typing import Protocol
 
 from flyball.control.plane import Plane
 from flyball.control.queue_beacon import Beacon
 from flyball.core.errors import FlyballError
+from flyball.core.protocols import Engine
 
 PERIOD_S = 1.0
 """Maximum time between two cycles."""
@@ -21,13 +21,6 @@ PAUSE_S = 0.5
 logger = logging.getLogger("flyball.control")
 
 
-class WaitableEngine(Protocol):
-    """An engine that a thread can wait for."""
-
-    def listen_to(self, descriptor: int) -> None: ...
-    def wait(self, timeout_s: float) -> bool: ...
-
-
 class Driver:
     """Runs the cycles of a plane in one thread, the only one that uses the engine.
 
@@ -35,7 +28,7 @@ class Driver:
     loses nothing.
     """
 
-    def __init__(self, plane: Plane, engine: WaitableEngine) -> None:
+    def __init__(self, plane: Plane, engine: Engine) -> None:
         self._plane, self._engine = plane, engine
         self._beacon = Beacon(plane.folder, plane.live_state, plane.columns)
         self._sent_s = 0.0

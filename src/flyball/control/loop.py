@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from flyball.control.jobs.adjustments import orders_of
 from flyball.core.events import Event, Intended
-from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.core.jobs import Job, JobSpec, JobState, Row
 from flyball.core.live import Launch, Report, Stop
 from flyball.core.protocols import Engine, Journal
 
-REPORTED_ONCE = ("started", "void")
-"""Reports that the engine does not repeat: a start, and an attempt it never received."""
+REPORTED_ONCE = ("queued", "unknown", "started", "void")
+"""Reports that the engine does not repeat: how an attempt fares, and one it never received."""
 
 
 class Jobs(Protocol):
@@ -52,6 +52,7 @@ class Loop:
         asked: Callable[[int, Sequence[Event]], list[Event]],
         now_us: Callable[[], int],
         passing: Callable[[str], None] = lambda point: None,
+        node_names: Callable[[Sequence[Row]], tuple[str, ...]] = lambda rows: (),
     ) -> None:
         """
         Args:
@@ -60,10 +61,11 @@ class Loop:
                 jobs that can no longer run are cancelled, sizes change as users ordered.
             now_us: the clock.
             passing: called with the name of each point passed; fault tests kill the process there.
+            node_names: returns the names of the rows' nodes.
         """
         self._live_state, self._journal, self._engine = live_state, journal, engine
         self._decider, self._understand, self._asked = decider, understand, asked
-        self._now_us, self._passing = now_us, passing
+        self._now_us, self._passing, self._node_names = now_us, passing, node_names
         self._stops_sent: set[tuple[int, int, str]] = set()
         self._carried_over: list[Report] = []
         self._to_launch: dict[tuple[int, int], None] = {}
@@ -125,7 +127,8 @@ class Loop:
                 self._carried_over.append(Report(*token, "void", now_us, {}))
             else:
                 self._passing("launching")
-                launch = Launch(*token, self._decider.launched(job.spec), job.rows)
+                spec, names = self._decider.launched(job.spec), self._node_names(job.rows)
+                launch = Launch(*token, spec, job.rows, names)
                 settled = self._engine.apply(launch).accepted
             if settled:
                 del self._to_launch[token]

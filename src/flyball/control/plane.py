@@ -8,12 +8,14 @@ plane.ask.why(job)              questions
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flyball import __version__
+from flyball.control import roster
 from flyball.control.access.attempt_tokens import AttemptTokens
 from flyball.control.ask import status
 from flyball.control.ask.bills import Prices
@@ -30,6 +32,7 @@ from flyball.control.decide.tuning_rounds import Tuning, rules_of
 from flyball.control.jobs.admission import Admission
 from flyball.control.jobs.deadlines import Deadlines
 from flyball.control.jobs.deferrals import Deferrals
+from flyball.control.jobs.fit import FitCheck
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
@@ -48,8 +51,8 @@ from flyball.control.journal.job_numbers import JobNumbers
 from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.notify import notices
-from flyball.control.recover import give_up_unfit, reconcile
-from flyball.core.errors import BadInput
+from flyball.control.recover import reconcile
+from flyball.core.errors import BadInput, FlyballError
 from flyball.core.events import (
     Audited,
     CancelRequested,
@@ -59,9 +62,10 @@ from flyball.core.events import (
     Predicted,
     Submitted,
 )
-from flyball.core.jobs import Job, JobSpec
+from flyball.core.jobs import Job, JobSpec, Row
 from flyball.core.knobs import Knobs
 from flyball.core.learning import RunTimeLearner
+from flyball.core.live import Report
 from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
 from flyball.tune.pathway_scope import Scope
@@ -69,6 +73,10 @@ from flyball.tune.pathway_scope import Scope
 JOURNAL = "journal.db"
 ARRIVALS_RECALLED = 1000
 """Number of latest jobs from which future arrivals are drawn."""
+SHOWN_UNFIT = 10
+"""Number of jobs that no node could hold and that the log names."""
+
+logger = logging.getLogger("flyball.control")
 
 
 class Plane:
@@ -115,11 +123,17 @@ class Plane:
         self.progress = Progress(self.live_state, lambda: self.ask.sensors, lambda: self.now_us())
         self._ids = threading.Lock()
         self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
-        self.nodes_ = tuple(engine.nodes())
+        self._active = self.journal.active()
+        self._present = tuple(engine.nodes())
+        before, self._carried_over = roster.on_record(self.journal)
+        self.nodes_ = list(roster.merged(before, self._present, self._active, starting=True))
+        self._nodes_taken = roster.holds(self.nodes_, self._present)
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_, pathways)
+        self.fit = FitCheck(self.demand, self.cluster, knobs)
         self._outputs = OutputGuard(folder)
-        self.columns = JobColumns(self.demand, knobs.reads_spread)
+        can = engine.capabilities()
+        self.columns = JobColumns(self.demand, knobs.reads_spread, can.resize)
         self.deadlines = Deadlines()
         self.prices = prices or Prices()
         self.deferrals = Deferrals(self.prices.signals, self.cluster.device_count)
@@ -133,9 +147,10 @@ class Plane:
         self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
         self.decider.signals = self.prices.signals
+        self.decider.tuning.can = can
         self.loop = Loop(
-            self.live_state, self.journal, engine, self.decider, self.progress.understood,
-            self._due, self.now_us, passing,
+            self.live_state, self.journal, engine, self.decider, self._understood,
+            self._due, self.now_us, passing, self._node_names,
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.live_state, self.journal, self.now_us)
@@ -153,10 +168,10 @@ class Plane:
         self.wake: Callable[[], None] = lambda: None
         self.pulse = status.Pulse()
         self.admission = Admission(
-            self.live_state, self.demand, self.cluster, knobs, self._outputs, self.now_us
+            self.live_state, self.demand, self.fit, self._outputs, self.now_us
         )
         defers = {"deferrable_until"} if self.deferrals.enabled else set[str]()
-        self._notes = SubmitNotes(engine.capabilities() | defers)
+        self._notes = SubmitNotes(can.fields | defers)
         self.ask = Queries(
             folder, self.journal, self.nodes_, self.prices, self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
@@ -184,17 +199,62 @@ class Plane:
     def open(self) -> int:
         """Continue where the last control plane stopped; return how many attempts had ended."""
         last = self.journal.last()
-        active, ended = self.journal.active(), self.journal.final_states()
-        self.live_state.load(last.seq, active, ended, set())
+        self.live_state.load(last.seq, self._active, self.journal.final_states(), set())
+        self._active = []
         self.notices.load()
         self.decider.number = self.journal.last_decision()
-        self.journal.append([self._opened()]).wait()
-        if changes := self._node_changes(self.now_us()):
+        now_us = self.now_us()
+        drained = roster.carried_over(*self._carried_over, self.nodes_, now_us)
+        self.journal.append([self._opened(), *drained]).wait()
+        self._note_unfit()
+        if changes := self._node_changes(now_us):
             self.journal.append(changes).wait()
         self.progress.recall(list(self.live_state.busy))
-        over = reconcile(self.live_state, self.journal, self.engine, self.now_us())
-        give_up_unfit(self.live_state, self.journal, self.admission.check_fit, self.now_us())
-        return over
+        now_us = self.now_us()
+        return reconcile(self.live_state, self.journal, self.engine, self._understood, now_us)
+
+    def _follow_nodes(self) -> None:
+        """Take nodes that have come, or that are described otherwise than before."""
+        present = tuple(self.engine.nodes())
+        if present == self._present and self._nodes_taken:
+            return
+        self._present = present
+        with self.live_state.lock:
+            busy, notes = list(self.live_state.busy.values()), self.live_state.node_notes.values()
+            changed = roster.merged(self.nodes_, present, busy)
+            self._nodes_taken = roster.holds(changed, present)
+            if changed == tuple(self.nodes_):
+                return
+            drained = roster.carried_over(self.nodes_, notes, changed, self.now_us())
+        before, self.nodes_[:] = list(self.nodes_), changed
+        try:
+            self.journal.append([self._opened(), *drained]).wait()
+        except FlyballError:
+            self.nodes_[:], self._present = before, ()
+            raise
+        with self.live_state.lock:
+            self.cluster = cluster_of(self.nodes_, "live")
+            self.demand.adopt(self.nodes_)
+            self.fit.adopt(self.cluster)
+            self.columns.rebuild(self.live_state.jobs)
+            self.decider.adopt(self.cluster)
+            self.deferrals.adopt(self.cluster.device_count)
+            self._note_unfit()
+
+    def _note_unfit(self) -> None:
+        """Note the jobs that no node could hold: they wait for one that can."""
+        self.columns.unfit = self.fit.unfit(self.live_state.jobs.values())
+        for job, why in list(self.columns.unfit.items())[:SHOWN_UNFIT]:
+            logger.warning("job %d waits: %s", job, why)
+
+    def _understood(
+        self, reports: Sequence[Report], jobs: dict[int, Job], now_us: int
+    ) -> Sequence[Event]:
+        """Turn reports into events, with places of the roster for the names of nodes."""
+        return self.progress.understood(roster.placed(reports, self.nodes_), jobs, now_us)
+
+    def _node_names(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        return tuple(self.nodes_[row.node].name for row in rows)
 
     def _opened(self) -> Opened:
         tuning = self.decider.tuning
@@ -210,6 +270,8 @@ class Plane:
             tuning.settings or None,
             rules_of(tuning.tuners) or None,
             self.demand.classes.scope.label if self.demand.classes.scope else None,
+            self.engine.capabilities().abilities,
+            True,
         )
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:
@@ -227,6 +289,7 @@ class Plane:
     def step(self) -> bool:
         """Run one cycle; return whether anything happened."""
         began_us = self.now_us()
+        self._follow_nodes()
         busy = self.loop.cycle()
         if late := self.progress.late():
             self.journal.record(late)
@@ -371,12 +434,29 @@ class Plane:
 
     def _node_changes(self, now_us: int) -> list[NodeChanged]:
         """Return the changes of nodes that the engine reports and the live state does not hold."""
-        down = self.live_state.down
-        return [
-            NodeChanged(now_us, at, node.up)
-            for at, node in enumerate(self.engine.nodes())
-            if node.up == (at in down)
-        ]
+        notes = self.live_state.node_notes
+        return roster.node_events(self.nodes_, self.engine.nodes(), notes, now_us)
+
+    def drain(self, node: str, reason: str, who: str = "") -> None:
+        """Start no more jobs on a node until it is resumed; those that run there run on.
+
+        Raises:
+            NotFound: no such node.
+        """
+        at = roster.place_of(self.nodes_, node)
+        event = NodeChanged(self.now_us(), at, False, node, roster.DRAINED, reason, who)
+        self.journal.append([event]).wait()
+        self.wake()
+
+    def resume(self, node: str, who: str = "") -> None:
+        """Let a drained node take jobs again, if it is up.
+
+        Raises:
+            NotFound: no such node.
+        """
+        at = roster.place_of(self.nodes_, node)
+        self.journal.append([NodeChanged(self.now_us(), at, True, node, who=who)]).wait()
+        self.wake()
 
     def _cap_means(self, job: Job) -> str:
         return self.loop.means.get((job.id, job.attempt), "")

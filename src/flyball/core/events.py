@@ -117,6 +117,26 @@ class Started(AttemptEvent):
     kind = "started"
     began_us: Annotated[int, "when they began"]
     pid: Annotated[int | None, "process id of the supervisor"] = None
+    rows: Annotated[Rows | None, "its devices, if the engine placed it otherwise than intended"] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(AttemptEvent):
+    """A queue behind the engine, such as Slurm's, took an attempt; it starts only after this."""
+
+    kind = "accepted"
+    reference: Annotated[str, "its number in that queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued(AttemptEvent):
+    """An attempt does not run yet, or nobody can say whether it does."""
+
+    kind = "queued"
+    what: Annotated[str, "`queued` (the queue behind the engine lets it wait) or `unknown`"]
+    reason: Annotated[str, "why"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +294,7 @@ class Predicted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Opened(Event):
-    """A control plane began. It takes its nodes as up until `node` says otherwise."""
+    """A control plane began, or got other nodes. They are up until `node` says otherwise."""
 
     kind = "opened"
     version: Annotated[str, "version of Flyball"]
@@ -290,6 +310,12 @@ class Opened(Event):
     ] = None
     pathways: Annotated[
         str | None, "how far class pathways are followed: `named`, `jobs` or `cluster`"
+    ] = None
+    can: Annotated[
+        Sequence[str] | None, "what its engine can do; absent = tuners planned whatever they wanted"
+    ] = None
+    apart: Annotated[
+        bool | None, "jobs for GPUs use no node of cores only; absent = in mixed clusters they did"
     ] = None
 
 
@@ -331,11 +357,17 @@ class Decided(Event):
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged(Event):
-    """A node went down or came up."""
+    """A node went down or came up, is absent, or was drained."""
 
     kind = "node"
     node: Annotated[int, "its place in `nodes` of the last `opened`"]
-    up: Annotated[bool, "whether it can run jobs"]
+    up: Annotated[bool, "whether it takes new jobs"]
+    name: Annotated[str | None, "its name"] = None
+    state: Annotated[str | None, "if it is not up: `down`, `absent` or `drained`"] = None
+    reason: Annotated[str | None, "why"] = None
+    who: Annotated[str | None, "who drained or resumed it; `flyball` = its jobs ran too slowly"] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +381,8 @@ class Audited(Event):
 
 GROUPS: dict[str, tuple[type[Event], ...]] = {
     "The life of a job": (
-        *(Submitted, Intended, Started, Stopping, Ended, Requeued, CancelRequested),
-        *(Held, Deferred, Released, Reported, Notified),
+        *(Submitted, Intended, Accepted, Queued, Started, Stopping, Ended, Requeued),
+        *(CancelRequested, Held, Deferred, Released, Reported, Notified),
     ),
     "Adjustments of active jobs": (Resized, Capped, Checkpointed, Scaled, Predicted),
     "The control plane": (Opened, Decided, NodeChanged, Audited),

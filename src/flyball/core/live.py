@@ -1,20 +1,25 @@
-"""Messages between the control plane and an engine: actions, receipts, reports, nodes."""
+"""Messages between the control plane and an engine: actions, reports, nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
 
 from flyball.core.jobs import JobSpec, Row
 
 
 class Launch(NamedTuple):
-    """Start an attempt."""
+    """Start an attempt.
+
+    Attributes:
+        nodes: the names of the rows' nodes.
+    """
 
     job: int
     attempt: int
     spec: JobSpec
     rows: tuple[Row, ...]
+    nodes: tuple[str, ...] = ()
 
 
 class Stop(NamedTuple):
@@ -74,14 +79,18 @@ class Receipt(NamedTuple):
 
 
 class Report(NamedTuple):
-    """An engine's report on an attempt: a start once, an end until it is acknowledged.
+    """An engine's report on an attempt: most kinds once, an end until it is acknowledged.
 
     Attributes:
-        what: `started`, `ended`, `lost` (no supervisor and no record of an end: its processes are
-            gone) or `void` (it never began and never will).
+        what: `accepted` (a queue behind the engine took it; repeated until acknowledged, and it
+            cannot start before), `queued` (that queue lets it wait), `started`, `unknown` (for now
+            nobody can say how it is), `ended`, `lost` (no supervisor and no record of an end: its
+            processes are gone) or `void` (it never began and never will).
         time_us: when it happened.
-        values: of a start: pid. Of an end: exit_code, signal, why (`exit`, `limit`, `memory`,
-            `stopped`, `boot`), message, cpu_s, max_rss_mib, and
+        values: of `accepted`: reference, the number that the other queue gave it. Of `queued`,
+            `unknown` and `void`: message. Of a start: pid, and rows ((node name, mask) pairs) if
+            the engine placed it otherwise than it was told. Of an end: exit_code, signal, why
+            (`exit`, `limit`, `memory`, `stopped`, `boot`), message, cpu_s, max_rss_mib, and
             peak_mib with peak_by where the memory of all processes together was measured.
     """
 
@@ -93,12 +102,14 @@ class Report(NamedTuple):
 
 
 class LiveNode(NamedTuple):
-    """A node as an engine describes it.
+    """A node as an engine describes it. Its name stays the same for as long as it exists.
 
     Attributes:
         device: its type, a name in the catalogue.
         uuids: of its devices, in order; empty if its devices are cores.
+        up: whether it takes new jobs.
         features: what jobs can require of it by name.
+        reason: why it is not up.
     """
 
     name: str
@@ -109,3 +120,42 @@ class LiveNode(NamedTuple):
     uuids: tuple[str, ...] = ()
     up: bool = True
     features: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Capabilities(NamedTuple):
+    """What an engine can do. Tuners plan nothing else, and orders for anything else are refused.
+
+    Attributes:
+        fields: the optional fields (`core.job_fields`) that it honours.
+        resize: give a running job other devices of its nodes without a restart.
+        cap: limit a running job to a share of its devices.
+        preempt: stop a running job after it was asked for a checkpoint.
+        sleep: put idle nodes to sleep and wake them.
+        choose_devices: run a job on just the devices it is told, not only on its nodes.
+        logs: keep what jobs print where the control plane can read it.
+        see_others: know of jobs on its nodes that are not ours.
+    """
+
+    fields: frozenset[str] = frozenset()
+    resize: bool = False
+    cap: bool = False
+    preempt: bool = False
+    sleep: bool = False
+    choose_devices: bool = False
+    logs: bool = False
+    see_others: bool = False
+
+    @property
+    def abilities(self) -> list[str]:
+        """The names of what it can do beyond fields."""
+        return [name for name in ABILITIES if getattr(self, name)]
+
+    @classmethod
+    def of(cls, abilities: Iterable[str]) -> Self:
+        """Return capabilities without fields; names of a newer version are left out."""
+        named = set(abilities)
+        return cls(frozenset(), *(name in named for name in ABILITIES))
+
+
+ABILITIES = Capabilities._fields[1:]

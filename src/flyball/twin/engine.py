@@ -14,7 +14,17 @@ import numpy as np
 
 from flyball.core.cluster import Cluster
 from flyball.core.jobs import JobSpec, Row
-from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
+from flyball.core.live import (
+    Action,
+    Cap,
+    Capabilities,
+    Checkpoint,
+    Launch,
+    LiveNode,
+    Report,
+    Resize,
+    Stop,
+)
 from flyball.core.protocols import Receipt
 from flyball.core.units import FOREVER_US, MIB_PER_GIB, S_PER_HOUR, US_PER_S, to_us
 from flyball.physics import catalogue
@@ -33,7 +43,7 @@ class VirtualAttempt:
         over_us: when it ends or ended.
         why: how it ends or ended.
         void: no launch was ever received.
-        nodes: where it runs.
+        nodes: the names of those that it runs on.
         devices, share: what it may use; its speed is proportional to their product.
         obeyed: the sequence numbers of the last orders, by kind.
         reported: the kinds of reports already returned.
@@ -46,7 +56,7 @@ class VirtualAttempt:
     why: str = ""
     lost: bool = False
     void: bool = False
-    nodes: frozenset[int] = frozenset()
+    nodes: frozenset[str] = frozenset()
     devices: int = 1
     share: float = 1.0
     obeyed: dict[type, int] = field(default_factory=dict)
@@ -73,9 +83,10 @@ class VirtualEngine:
         self.launch_delay_us = 0
         self._listened: list[int] = []
 
-    def capabilities(self) -> frozenset[str]:
-        """Return the optional fields that it honours: no more than one node can be counted."""
-        return frozenset({"nodes"}) if len(self.nodes_) == 1 else frozenset()
+    def capabilities(self) -> Capabilities:
+        """Return what it can do; where there is one node only, no more can be asked for."""
+        fields = frozenset({"nodes"} if len(self.nodes_) == 1 else ())
+        return Capabilities(fields, resize=True, cap=True, preempt=True, choose_devices=True)
 
     def nodes(self) -> Sequence[LiveNode]:
         return self.nodes_
@@ -83,7 +94,7 @@ class VirtualEngine:
     def apply(self, action: Action) -> Receipt:
         token = (action.job, action.attempt)
         if isinstance(action, Launch):
-            self._launch(token, action.spec, action.rows)
+            self._launch(token, action)
         elif isinstance(action, Stop):
             self._stop(token)
         else:
@@ -100,7 +111,7 @@ class VirtualEngine:
         """Change the speed of an attempt from now on."""
         before = attempt.devices * attempt.share
         if isinstance(action, Resize):
-            attempt.devices, attempt.nodes = _count(action.rows), _nodes(action.rows)
+            attempt.devices = _count(action.rows)
         else:
             attempt.share = action.share
         now = self._now_us()
@@ -109,9 +120,11 @@ class VirtualEngine:
             ratio = before / (attempt.devices * attempt.share)
             attempt.over_us += round(left_us * (ratio - 1.0))
 
-    def _launch(self, token: Token, spec: JobSpec, rows: Sequence[Row]) -> None:
+    def _launch(self, token: Token, action: Launch) -> None:
         if token in self.attempts or token in self.runs:
             return
+        spec, rows = action.spec, action.rows
+        nodes = frozenset(action.nodes or [self.nodes_[row.node].name for row in rows])
         run_s, exit_code = self._course(spec, *token)
         began = self._now_us() + self.launch_delay_us
         over = began + to_us(run_s)
@@ -119,10 +132,10 @@ class VirtualEngine:
         if spec.limit_s and run_s > spec.limit_s:
             over, why, exit_code = began + to_us(spec.limit_s), "limit", 0
         self.attempts[token] = VirtualAttempt(
-            spec, began, over, exit_code, why, nodes=_nodes(rows), devices=_count(rows)
+            spec, began, over, exit_code, why, nodes=nodes, devices=_count(rows)
         )
         self.runs[token] = 1
-        if not all(self.nodes_[node].up for node in _nodes(rows)):
+        if not nodes <= {node.name for node in self.nodes_ if node.up}:
             self.lose(token)
 
     def _stop(self, token: Token) -> None:
@@ -140,8 +153,20 @@ class VirtualEngine:
         """Simulate the failure of a node: all attempts on it are lost, later ones as well."""
         self._set_up(node, False)
         for token, attempt in list(self.attempts.items()):
-            if node in attempt.nodes:
+            if self.nodes_[node].name in attempt.nodes:
                 self.lose(token)
+
+    def remove(self, name: str) -> LiveNode:
+        """Simulate that a node is gone, and its jobs with it; return it."""
+        (place,) = (at for at, node in enumerate(self.nodes_) if node.name == name)
+        self.take_down(place)
+        node = self.nodes_[place]
+        self.nodes_ = (*self.nodes_[:place], *self.nodes_[place + 1 :])
+        return node
+
+    def add(self, node: LiveNode) -> None:
+        """Simulate that a node has come."""
+        self.nodes_ = (*self.nodes_, node._replace(up=True))
 
     def bring_up(self, node: int) -> None:
         """Simulate the return of a node."""
@@ -217,10 +242,6 @@ class VirtualEngine:
             elif attempt.began_us <= now:
                 reports.append(Report(*token, "started", attempt.began_us, {"pid": 1}))
         return reports
-
-
-def _nodes(rows: Sequence[Row]) -> frozenset[int]:
-    return frozenset(row.node for row in rows)
 
 
 def _count(rows: Sequence[Row]) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from flyball.control.jobs.request import CORE, cores_per_device
+from flyball.control.jobs.node_choice import CORE
+from flyball.control.jobs.request import cores_per_device
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.errors import BadInput
 from flyball.core.units import MIB_PER_GIB

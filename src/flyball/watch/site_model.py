@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from flyball.control.jobs.request import CORE, Demand, cluster_of, cores_per_device
+from flyball.control.jobs.node_choice import CORE
+from flyball.control.jobs.request import Demand, cluster_of, cores_per_device
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, MAX_POOLS, Cluster
 from flyball.core.errors import BadInput
 from flyball.core.live import LiveNode

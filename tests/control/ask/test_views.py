@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.control.live_cases import START_US, TWO_NODES, spec_of
 
 from flyball.control.ask.views import job_view, node_views
+from flyball.core.events import NodeChanged
 from flyball.core.jobs import Job, JobState, Row
 
 WAITING = Job(5, spec_of(name="train", cpus=3, array=4, array_index=1), START_US)
@@ -38,9 +39,16 @@ def test_a_job_that_runs_and_one_that_ended() -> None:
     assert job_view(replace(ended, values={"signal": 0}), TWO_NODES)["signal"] is None
 
 
+DOWN = NodeChanged(START_US, 1, False, "b", "drained", "a fan is loud")
+
+
 def test_nodes_and_the_jobs_that_hold_them() -> None:
     other = replace(RUNNING, id=6, rows=(Row(0, 2),))
-    first, second = node_views(TWO_NODES, [RUNNING, other], {1})
+    first, second = node_views(TWO_NODES, [RUNNING, other], {1: DOWN})
     assert (first["used"], first["held"], first["jobs"]) == (2, [[], [5, 6], [5], []], [5, 6])
     assert (first["up"], second["up"]) == (True, False)
+    assert [(node["state"], node["reason"]) for node in (first, second)] == [
+        ("up", ""),
+        ("drained", "a fan is loud"),
+    ]
     assert (second["used"], second["jobs"], second["devices"]) == (1, [5], 4)

@@ -84,14 +84,19 @@ def test_nodes_keep_their_features_in_the_journal(tmp_path: Path) -> None:
     assert [node.features for node in nodes_of(old)] == [(), (), ()]
 
 
-def test_a_restart_on_other_nodes_ends_jobs_that_fit_nowhere(tmp_path: Path) -> None:
+def test_after_a_restart_jobs_wait_for_absent_nodes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, nodes=MIXED)
     holder = [rig.submit(gpus=2, cpus=1, device_type="t4") for _ in range(2)]
     waiting = rig.submit(gpus=1, cpus=1, device_type="t4")
     rig.settle()
     assert rig.states(*holder, waiting) == [*[JobState.RUNNING] * 2, JobState.PENDING]
     rig.plane.close()
-    rig.engine.nodes_ = (MIXED[0]._replace(name="a"), *[MIXED[0]._replace(name="b")] * 2)
+    rig.engine.nodes_ = MIXED[:1]
     rig.open()
-    assert rig.states(waiting) == [JobState.CANCELLED]
-    assert rig.job(waiting).reason.startswith("cannot run here: no node has devices of type 't4'")
+    assert rig.states(waiting) == [JobState.PENDING]
+    rig.finish()
+    assert rig.states(waiting) == [JobState.PENDING]
+    assert [node["state"] for node in rig.plane.ask.nodes()].count("absent") == len(MIXED) - 1
+    rig.engine.nodes_ = MIXED
+    rig.finish()
+    assert rig.states(waiting) == [JobState.COMPLETED]

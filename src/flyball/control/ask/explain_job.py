@@ -28,11 +28,13 @@ def explain_job(
         return _does_not_wait(job)
     with live_state.lock:
         view, ids = decider.view_with({})
-        kept_back = decider.columns.kept_back()
+        kept_back, unfit = decider.columns.kept_back(), dict(decider.columns.unfit)
         labels = {job_id: other.label for job_id, other in live_state.jobs.items()}
     at = ids.tolist().index(job.id) if job.id in ids else -1
     if job.id in kept_back:
         first = live_state.get(kept_back[job.id]) or job
+        if first.id in unfit:
+            return _unfit(job, first, unfit[first.id])
         return _kept_back(job, first, now_us)
     if at < 0:
         return _doomed(job)
@@ -98,6 +100,16 @@ def _does_not_wait(job: Job) -> dict[str, Any]:
 def _starts_now(job: Job) -> dict[str, Any]:
     blank = _blank("starts-now", f"Job {job.label} fits and starts with the next decision.")
     return {**blank, "p50_s": 0.0, "p90_s": 0.0, "method": "the next decision, made already"}
+
+
+def _unfit(job: Job, first: Job, why: str) -> dict[str, Any]:
+    """Explain a job that no node could hold, or that comes after such a job."""
+    if first.id != job.id:
+        sentence = f"Job {job.label} comes after job {first.label}, which no node could hold."
+        return _blank("waits-for-jobs", sentence)
+    blank = _blank("no-such-node", f"Job {job.label} waits for a node that can hold it: {why}.")
+    remedy = f"It starts when such a node is there; flyball cancel {job.label} gives it up."
+    return {**blank, "remedies": [remedy]}
 
 
 def _kept_back(job: Job, first: Job, now_us: int) -> dict[str, Any]:

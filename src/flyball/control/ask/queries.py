@@ -59,7 +59,7 @@ class Queries:
         self,
         folder: Path,
         journal: Journal,
-        nodes: tuple[LiveNode, ...],
+        nodes: Sequence[LiveNode],
         prices: Prices,
         decider: Decider,
         demand: Demand,
@@ -77,7 +77,6 @@ class Queries:
         self._folder, self._journal, self._nodes, self._prices = folder, journal, nodes, prices
         self._decider, self._forecaster, self._worker = decider, forecaster, worker
         self._live_state, self._columns = decider.live_state, decider.columns
-        self._cluster = decider.cluster
         self._demand, self._progress, self._pulse = demand, progress, pulse
         self._cap_means, self._now_us = cap_means, now_us
         self._tokens = WaitingTokens(decider.live_state, decider)
@@ -163,7 +162,7 @@ class Queries:
             measured(record, self._nodes, self.sensors, now_us),
             self._progress.of(record) or {},
         )
-        costs = receipt(record, self._cluster, self._prices, now_us, seen)
+        costs = receipt(record, self._decider.cluster, self._prices, now_us, seen)
         return heading(record, self._nodes) | costs
 
     def _sampled(self, job: Job, now_us: int) -> Sampled:
@@ -202,12 +201,13 @@ class Queries:
             p50_s, p90_s = max(start.p50_s, ahead_s), max(start.p90_s, ahead_s)
             start = replace(start, p50_s=p50_s, p90_s=p90_s)
         asks = self._demand.of(spec)
-        device = self._cluster.groups[0].device
+        groups = self._decider.cluster.groups
+        device = groups[0].device
         return {
             "would_start": start is not None,
             "devices": asks.devices,
             "device": device,
-            "unit": unit_of(self._cluster.groups),
+            "unit": unit_of(groups),
             **(asdict(start) if start else {"p50_s": None, "p90_s": None, "method": ""}),
         }
 
@@ -215,7 +215,7 @@ class Queries:
         """Return the nodes, and the jobs on each."""
         with self._live_state.lock:
             return node_views(
-                self._nodes, list(self._columns.running.values()), self._live_state.down
+                self._nodes, list(self._columns.running.values()), self._live_state.node_notes
             )
 
     def signals(self) -> dict[str, Any]:

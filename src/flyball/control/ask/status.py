@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flyball.control.jobs.live_state import LiveState
@@ -58,7 +58,7 @@ def metrics(
     live_state: LiveState,
     journal: Journal,
     pulse: Pulse,
-    nodes: tuple[LiveNode, ...],
+    nodes: Sequence[LiveNode],
     decisions: int,
 ) -> list[Metric]:
     """Return the metrics of the control plane for Prometheus."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flyball.control.jobs import holds
 from flyball.control.jobs.adjustments import tuning_of
+from flyball.core.events import NodeChanged
 from flyball.core.jobs import Job
 from flyball.core.live import LiveNode
 from flyball.core.units import US_PER_S
@@ -68,9 +69,13 @@ def _seconds(time_us: int) -> float | None:
 
 
 def node_views(
-    nodes: Sequence[LiveNode], running: Sequence[Job], down: set[int]
+    nodes: Sequence[LiveNode], running: Sequence[Job], notes: Mapping[int, NodeChanged]
 ) -> list[dict[str, Any]]:
-    """Return every node with its devices and the jobs that hold them."""
+    """Return every node with its devices and the jobs that hold them.
+
+    Args:
+        notes: the last event of each node that takes no new jobs.
+    """
     held: list[list[list[int]]] = [[[] for _ in range(node.devices)] for node in nodes]
     jobs: list[list[int]] = [[] for _ in nodes]
     for job in running:
@@ -84,7 +89,9 @@ def node_views(
     return [
         {
             "name": node.name,
-            "up": at not in down,
+            "up": at not in notes,
+            "state": (notes[at].state or "down") if at in notes else "up",
+            "reason": (notes[at].reason if at in notes else None) or "",
             "device": node.device,
             "devices": node.devices,
             "used": sum(bool(holders) for holders in held[at]),

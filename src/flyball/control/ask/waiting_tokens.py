@@ -76,6 +76,7 @@ class QueueSnapshot:
             # Two more of a shape than can start: the head of the queue and one behind it are left.
             view, ids = decider.view_with({}, decider.most + 2)
             self._kept_back = decider.columns.kept_back()
+            self._unfit = set(decider.columns.unfit)
             self._jobs = [live_state.jobs[job_id] for job_id in ids.tolist()]
         self._status: list[int] = []
         if self._jobs:  # otherwise no pending job can start, or all have just ended
@@ -93,6 +94,8 @@ class QueueSnapshot:
             return self._token_at(at)
         if holds.is_held(job):
             return holds.token(job)
+        if job.id in self._unfit:
+            return "no-such-node"
         if job.id in self._kept_back:
             return "waits-for-jobs"
         if job.spec.after:

@@ -26,11 +26,12 @@ from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.jobs.adjustments import size_changes
+from flyball.control.jobs.fit import FitCheck
 from flyball.control.jobs.live_state import LiveState
-from flyball.control.jobs.request import Demand, cluster_of, nodes_of, scope_in
+from flyball.control.jobs.request import cluster_of, demand_in, nodes_of, resizes_in
 from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
-from flyball.core.events import CLASSES, Audited, Decided, NodeChanged
+from flyball.core.events import CLASSES, Audited, Decided, NodeChanged, Opened
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.learning import Learner, Message
@@ -80,15 +81,16 @@ class WorkerState:
         last = self._history.last()
         opened_seq, opened = self._history.last_opened()
         nodes = nodes_of(opened)
-        self.live_state, demand = LiveState(), Demand(nodes, scope_in(opened))
+        self.live_state, demand = LiveState(), demand_in(opened)
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in opened.knobs.items()])
-        columns = JobColumns(demand, knobs.reads_spread)
+        columns = JobColumns(demand, knobs.reads_spread, resizes_in(opened))
         self.live_state.watchers = [columns.update]
         self.live_state.load(last.seq, self._history.active(), self._history.final_states(), set())
         while page := self._history.events(opened_seq, PAGE, (NodeChanged.kind,)):
             opened_seq = page[-1][0]
             self.live_state.absorb(last.seq, {}, [event for _seq, event in page])
         cluster = cluster_of(nodes, opened.cluster, opened.budget_w)
+        columns.unfit = FitCheck(demand, cluster, knobs).unfit(self.live_state.jobs.values())
         decider = Decider(self.live_state, columns, cluster, opened.policy, knobs)
         jobs = self._latest_jobs()
         self._durations = Durations(reversed([job for job in jobs if job.state.final]))
@@ -145,6 +147,9 @@ class WorkerState:
         changed: dict[int, Job] = {}
         while page := self._history.events(self._seen, PAGE, FOLLOWED_KINDS):
             events = [event for _seq, event in page]
+            if any(isinstance(event, Opened) for event in events):
+                self._begin()  # the nodes have changed
+                return changed
             changes = self.live_state.fold(events)
             self._seen = page[-1][0]
             self.live_state.absorb(self._seen, changes, events)

@@ -99,6 +99,10 @@ class Decider:
         self._wishes_seen = self._wishes_decided = -1
         self._round = self._last_round = -1
 
+    def adopt(self, cluster: Cluster) -> None:
+        """Decide for other nodes from now on."""
+        self.cluster, self.most = cluster, cluster.device_count
+
     def decide(self, unrecorded: Sequence[Event], now_us: int) -> Decision | None:
         """Make a decision, if there is anything to decide."""
         self.follow_lead(now_us)
@@ -130,7 +134,6 @@ class Decider:
             outlook = signal_outlook(*self.signals, now_us, load)
             adjusted = self.adjust(snapshot, ids, outlook)
             decided = replace(decided, adjusted=adjusted, forecast=outlook_as_json(outlook))
-            self.tuning.note_left_out(adjusted)
             # Tuners do not change what the policy has just decided.
             planned = {row[1] for row in plan}
             tuned_rows = [row for row in adjusted if row[1] not in planned]

@@ -54,15 +54,17 @@ class JobColumns:
         running: the jobs that hold devices.
         chained: the jobs that depend on others.
         held: the jobs that may not start yet (`control.jobs.holds`).
+        unfit: jobs that no node could hold at present, with the reason; they wait.
         classes: gives jobs their class.
     """
 
-    def __init__(self, demand: Demand, spreads: bool = False) -> None:
+    def __init__(self, demand: Demand, spreads: bool = False, resizes: bool = True) -> None:
         """
         Args:
             spreads: whether views have predicted quantiles (`Knobs.reads_spread`).
+            resizes: whether the engine can resize a job without a restart.
         """
-        self._demand, self._spreads = demand, spreads
+        self._demand, self._spreads, self._resizes = demand, spreads, resizes
         self.classes = demand.classes
         self._slots = np.zeros(1024, SLOT)
         self._slot_of: dict[int, int] = {}
@@ -71,6 +73,7 @@ class JobColumns:
         self.running: dict[int, Job] = {}
         self.chained: dict[int, Job] = {}
         self.held: dict[int, Job] = {}
+        self.unfit: dict[int, str] = {}
         self._holding: dict[int, list[Holding]] = {}
         self._shapes = ShapeNumbers()
         self._templates: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Any, ...]]] = {}
@@ -78,8 +81,19 @@ class JobColumns:
 
     @property
     def in_place(self) -> bool:
-        """Whether a job can change devices without a restart: on cores it can."""
-        return self._demand.by_cores
+        """Whether a job can change devices without a restart: on cores, where the engine can."""
+        return self._demand.by_cores and self._resizes
+
+    def rebuild(self, jobs: Mapping[int, Job]) -> None:
+        """Compute everything again, as the nodes have changed.
+
+        Args:
+            jobs: the active jobs.
+        """
+        self._templates.clear()
+        for job_id in list(self._slot_of):
+            self.drop(job_id)
+        self.update(jobs)
 
     def update(self, changes: Mapping[int, Job]) -> None:
         """Take in changed jobs."""
@@ -211,7 +225,7 @@ class JobColumns:
             kind,
             self._pathway(spec),
             job.attempt,
-            self._demand.choice.pools(spec),
+            self._demand.pools(spec),
             *(predicted_us(job, factor) if self._spreads else NO_QUANTILES),
         )
 
@@ -233,7 +247,8 @@ class JobColumns:
     def priority_waiting(self) -> float:
         """Return the highest priority of the pending jobs, 0 if there is none."""
         waits = self._slots["used"] > 0
-        waits[[self._slot_of[job_id] for job_id in (*self.running, *self.held)]] = False
+        kept = (*self.running, *self.held, *self._unfit_waiting())
+        waits[[self._slot_of[job_id] for job_id in kept]] = False
         return float(self._slots["priority"][waits].max()) if waits.any() else 0.0
 
     # Views ----------------------------------------------------------------------------
@@ -317,8 +332,9 @@ class JobColumns:
         """Return jobs that no decision may start, with the held job that each of them waits for.
 
         A held job waits for itself; a job that depends on it, directly or not, waits for it too.
+        The same holds for jobs that no node could hold.
         """
-        kept_back = {job_id: job_id for job_id in self.held}
+        kept_back = {job_id: job_id for job_id in (*self.held, *self._unfit_waiting())}
         while new := {
             job.id: kept_back[other]
             for job in (self.chained.values() if kept_back else ())
@@ -328,6 +344,10 @@ class JobColumns:
         }:
             kept_back |= new
         return kept_back
+
+    def _unfit_waiting(self) -> list[int]:
+        """Return the jobs that wait since no node could hold them."""
+        return [job for job in self.unfit if job in self._slot_of and job not in self.running]
 
     def _workload(self, rows: Any, place: Ints) -> Workload:
         size = len(rows)

@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from flyball.control.jobs.adjustments import held_devices, share_of, size_of
 from flyball.core.codes import ActionKind, Reason
 from flyball.core.events import Capped, Event, Intended, Resized, Rows, Stopping
 from flyball.core.forecast import Outlook
 from flyball.core.jobs import Job, JobState
+from flyball.core.live import Capabilities
 from flyball.core.protocols import Tuner
 from flyball.core.records import ACTION, CAP_STEP, Records, records
 from flyball.core.state import State
@@ -25,11 +28,19 @@ from flyball.tune.registry import LIVE, RULES
 
 START, PREEMPT, CAP = (int(ActionKind[name]) for name in ("START", "PREEMPT", "CAP"))
 LEFT_OUT = {
+    START: "sizes and places of jobs are not changed: the engine cannot preempt a job",
+    PREEMPT: "jobs are not moved: the engine cannot preempt a job",
+    CAP: "jobs are not capped: the engine cannot limit what a job uses of its devices",
     int(ActionKind.SLEEP): "nodes are not put to sleep: no engine here can; they stay awake",
     int(ActionKind.WAKE): "nodes are not woken: no engine here can put them to sleep",
     int(ActionKind.REPLICAS): "services are not scaled: no engine here runs them",
 }
-"""Actions that are recorded and replayed, but not carried out live, each with what happens."""
+"""Actions that an engine may be unable to carry out, each with what happens instead. Control planes
+of earlier versions recorded them all the same."""
+NEEDS = {CAP: "cap", PREEMPT: "preempt", int(ActionKind.SLEEP): "sleep"}
+"""What an engine must be able to do for an action."""
+NEEDED_BY = {"power": ("cap", "sleep"), "elastic": ("preempt",), "balance": ("preempt",)}
+"""What an engine must be able to do for a built-in tuner to be of any use: one of these."""
 TUNE_S = 60.0
 """Default interval between two rounds of tuners."""
 TUNER = "tuner"
@@ -54,7 +65,8 @@ class Tuning:
 
     Attributes:
         added: further tuners, of the leading pathway; those named above take precedence.
-        left_out: what they asked for and no engine does here, a sentence each.
+        left_out: what they asked for and the engine cannot do, a sentence each.
+        can: what the engine can do; None = not stated, as in journals of earlier versions.
     """
 
     def __init__(
@@ -68,6 +80,7 @@ class Tuning:
         self.added: Mapping[str, Tuner] = {}
         self.forecast = forecast
         self.left_out: list[str] = []
+        self.can: Capabilities | None = None
         self.every_s = every_s
         self.settings = list(settings)
         self._round = self._last = -1
@@ -89,15 +102,35 @@ class Tuning:
         chosen = {**self.added, **self.tuners}
         for name in sorted(chosen, key=_order):
             try:
-                plan = chosen[name].adjust(state, outlook, plan)
+                plan = self._possible(chosen[name].adjust(state, outlook, plan))
             except Exception:
                 logger.exception("tuner %s failed; nothing is tuned in this round", name)
                 return records(0, ACTION)
         return plan
 
-    def note_left_out(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Say once of each kind of action that nothing here carries it out."""
-        for kind in sorted({row[0] for row in rows} & set(LEFT_OUT)):
+    def _possible(self, plan: Records) -> Records:
+        """Return the actions that the engine can carry out; say once of each kind it cannot.
+
+        The start of a job that cannot be preempted for it is left out with the preemption.
+        """
+        if self.can is None:
+            return plan
+        impossible = {kind for kind, need in NEEDS.items() if not getattr(self.can, need)}
+        if not self.can.sleep:
+            impossible.add(int(ActionKind.WAKE))
+        impossible.add(int(ActionKind.REPLICAS))
+        left_out = np.isin(plan["kind"], list(impossible))
+        if PREEMPT in impossible:
+            stays = plan["job"][plan["kind"] == PREEMPT]
+            left_out |= (plan["kind"] == START) & np.isin(plan["job"], stays)
+        self._note(np.unique(plan["kind"][left_out]).tolist())
+        kept = records(int((~left_out).sum()), ACTION)
+        kept[:] = plan[~left_out]
+        return kept
+
+    def _note(self, kinds: Iterable[int]) -> None:
+        """Say once of each kind of action that the engine does not carry it out."""
+        for kind in kinds:
             if LEFT_OUT[kind] not in self.left_out:
                 self.left_out.append(LEFT_OUT[kind])
                 logger.warning("tuners: %s (said once)", LEFT_OUT[kind])

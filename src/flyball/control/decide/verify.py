@@ -9,12 +9,14 @@ from typing import Any
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning, rules_of
+from flyball.control.jobs.fit import FitCheck
 from flyball.control.jobs.live_state import LiveState
-from flyball.control.jobs.request import Demand, cluster_of, nodes_of, scope_in
+from flyball.control.jobs.request import cluster_of, demand_in, nodes_of, resizes_in
 from flyball.core.errors import BadInput
 from flyball.core.events import Decided, Event, Opened
 from flyball.core.forecast import outlook_from_json
 from flyball.core.knobs import Knobs
+from flyball.core.live import Capabilities
 from flyball.core.protocols import Tuner
 
 
@@ -66,13 +68,15 @@ class Verifier:
 
     def _open(self, event: Opened) -> None:
         """Start as a control plane did, perhaps with another policy or on another machine."""
-        self._live_state.down.clear()  # it assumes that its nodes are up until told otherwise
+        self._live_state.all_up()  # until told otherwise
         nodes = nodes_of(event)
         knobs = Knobs().with_settings([f"{k}={v}" for k, v in event.knobs.items()])
-        columns = JobColumns(Demand(nodes, scope_in(event)), knobs.reads_spread)
+        demand = demand_in(event)
+        columns = JobColumns(demand, knobs.reads_spread, resizes_in(event))
         columns.update(self._live_state.jobs)
         self._live_state.watchers = [columns.update]
         cluster = cluster_of(nodes, event.cluster, event.budget_w)
+        columns.unfit = FitCheck(demand, cluster, knobs).unfit(self._live_state.jobs.values())
         names = event.tuners or ()
         rules = event.tuner_rules or [1] * len(names)
         self._changed = [
@@ -81,6 +85,7 @@ class Verifier:
             if rule != now
         ]
         tuning = Tuning(self._tuners(names, event.tuner_settings or ()))
+        tuning.can = None if event.can is None else Capabilities.of(event.can)
         self._decider = Decider(self._live_state, columns, cluster, event.policy, knobs, tuning)
 
     def _absorb(self, up_to: int) -> None:

@@ -57,6 +57,10 @@ class Deferrals:
         self._round = -1
         self.enabled = varies(signals)
 
+    def adopt(self, devices: int) -> None:
+        """Take another number of devices of the cluster."""
+        self._devices = devices
+
     def update(self, changes: Mapping[int, Job]) -> None:
         """Take in changed jobs."""
         for job in changes.values():

@@ -19,6 +19,7 @@ from typing import Any
 from flyball.control.jobs import adjustments, holds, scaling, usage
 from flyball.control.jobs.ended import FinalStates
 from flyball.core.events import (
+    Accepted,
     AttemptEvent,
     CancelRequested,
     Capped,
@@ -30,7 +31,9 @@ from flyball.core.events import (
     Intended,
     JobEvent,
     NodeChanged,
+    Opened,
     Predicted,
+    Queued,
     Released,
     Requeued,
     Resized,
@@ -45,7 +48,11 @@ from flyball.core.units import MILLI_PER_DEVICE
 Changes = Mapping[int, Job]
 PREDICTION = "predicted_s"
 """Key in a job's values: (number of like jobs that ended, *quantiles of its run time, seconds)."""
-WISHES = {Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released}
+REFERENCE = "reference"
+"""Key in a job's values: the number that a queue behind the engine gave its last attempt."""
+QUEUED = "queued"
+"""Key in a job's values: why its attempt does not run yet, as [`queued` or `unknown`, reason]."""
+WISHES = {Opened, Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released}
 """Events that call for a new decision."""
 
 
@@ -58,7 +65,8 @@ class LiveState:
         jobs: the active ones, by id.
         busy: the active jobs that are not pending.
         ended: final states, by id.
-        down: nodes that are down.
+        down: nodes that take no new jobs.
+        node_notes: the last event of each of them.
         wishes: number of events absorbed that call for a new decision.
     """
 
@@ -70,18 +78,19 @@ class LiveState:
         self.ended = FinalStates()
         self.busy: dict[int, Job] = {}
         self.down: set[int] = set()
+        self.node_notes: dict[int, NodeChanged] = {}
         self.watchers: list[Callable[[Changes], None]] = []
 
     def load(
         self, seq: int, active: Iterable[Job], ended: Iterable[tuple[int, JobState]], down: set[int]
     ) -> None:
-        """Start from the current states in the journal's tables."""
+        """Start from the current states in the journal's tables; `down` comes without reasons."""
         with self.lock:
             self.seq = seq
             self.jobs = {job.id: job for job in active}
             self.busy = {job.id: job for job in self.jobs.values() if not _is_pending(job)}
             self.ended = FinalStates(ended)
-            self.down = set(down)
+            self.down, self.node_notes = set(down), {}
             for watcher in self.watchers:
                 watcher(self.jobs)
 
@@ -104,15 +113,40 @@ class LiveState:
                 job = changed.get(event.job) or self.jobs.get(event.job)
                 if job is not None and not job.state.final:
                     changed[event.job] = apply(job, event)
+                    if isinstance(event, Started) and event.rows:
+                        self._make_way(changed, changed[event.job], job)
         return changed
+
+    def all_up(self) -> None:
+        """Take all nodes as up until told otherwise, as their places have changed."""
+        with self.lock:
+            self.down.clear()
+            self.node_notes.clear()
 
     def down_after(self, events: Sequence[Event]) -> set[int]:
         """Return the nodes that are down after these events."""
         down = set(self.down)
         for event in events:
-            if isinstance(event, NodeChanged):
+            if isinstance(event, Opened):
+                down.clear()
+            elif isinstance(event, NodeChanged):
                 (down.discard if event.up else down.add)(event.node)
         return down
+
+    def _make_way(self, changed: dict[int, Job], job: Job, before: Job) -> None:
+        """Swap devices with the jobs on record for those that a job was really given.
+
+        The engine chooses devices, and jobs that have not started yet, or have ended and were not
+        reported, stand on record for devices that they do not have.
+        """
+        for at, (row, old) in enumerate(zip(job.rows, before.rows, strict=True)):
+            taken, given = row.mask & ~old.mask, old.mask & ~row.mask
+            others = {**self.busy, **changed}.values() if taken else ()
+            for other in sorted(others, key=lambda other: other.id):
+                if other.id != job.id and other.state in (JobState.RUNNING, JobState.COMPLETING):
+                    rows, given = _without(other.rows, job.rows[at].node, taken, given)
+                    if rows != other.rows:
+                        changed[other.id] = replace(other, rows=rows)
 
     def _predicted(self, event: Predicted, changed: Changes) -> dict[int, Job]:
         """Return the active jobs of a prediction, with its values."""
@@ -146,6 +180,14 @@ class LiveState:
                     self.jobs[job.id] = job
             self.wishes += sum(type(event) in WISHES for event in events)
             self.down = self.down_after(events)
+            for event in events:
+                if isinstance(event, Opened):
+                    self.node_notes.clear()
+                elif isinstance(event, NodeChanged):
+                    if event.up:
+                        self.node_notes.pop(event.node, None)
+                    else:
+                        self.node_notes[event.node] = event
             for watcher in self.watchers:
                 watcher(changes)
 
@@ -189,7 +231,49 @@ def _started(job: Job, event: Started) -> Job:
     if not _is_current(job, event) or job.started_us:
         return job
     first_us = job.first_start_us or event.began_us
-    return replace(job, started_us=event.began_us, first_start_us=first_us)
+    rows = tuple(Row(int(node), int(mask)) for node, mask in event.rows or ())
+    if not _same_counts(job.rows, rows):
+        rows = job.rows
+    reason = "" if QUEUED in job.values else job.reason
+    values = {name: value for name, value in job.values.items() if name != QUEUED}
+    return replace(
+        job, started_us=event.began_us, first_start_us=first_us, rows=rows, reason=reason,
+        values=values,
+    )  # fmt: skip
+
+
+def _same_counts(before: Sequence[Row], rows: Sequence[Row]) -> bool:
+    """Whether both have as many devices on the same nodes."""
+    counts = [(row.node, row.mask.bit_count()) for row in before]
+    return counts == [(row.node, row.mask.bit_count()) for row in rows]
+
+
+def _without(
+    rows: tuple[Row, ...], node: int, taken: int, given: int
+) -> tuple[tuple[Row, ...], int]:
+    """Return rows with `taken` devices of a node replaced by some of `given`, and what is left."""
+    new = []
+    for row in rows:
+        lost = row.mask & taken if row.node == node else 0
+        mask = row.mask & ~lost
+        for _ in range(lost.bit_count()):
+            lowest = given & -given
+            mask, given = mask | lowest, given & ~lowest
+        new.append(Row(row.node, mask) if lost else row)
+    return tuple(new), given
+
+
+def _accepted(job: Job, event: Accepted) -> Job:
+    if not _is_current(job, event):
+        return job
+    return replace(job, values={**job.values, REFERENCE: event.reference})
+
+
+def _queued(job: Job, event: Queued) -> Job:
+    if not _is_current(job, event):
+        return job
+    values = {**job.values, QUEUED: [event.what, event.reason]}
+    return replace(job, reason=f"{event.what}: {event.reason}", values=values)
 
 
 def _stopping(job: Job, event: Stopping) -> Job:
@@ -234,11 +318,14 @@ def _over(job: Job, event: Ended | Requeued) -> Job:
     held_us = max(0, event.over_us - adjustments.held_since_us(job))
     used_us = held_us * adjustments.device_milli(job) / MILLI_PER_DEVICE
     values = usage.add_attempt(job, event.over_us, event.values or {})
+    values = {name: value for name, value in values.items() if name != QUEUED}
     return replace(job, rows=(), service_us=job.service_us + used_us, values=values)
 
 
 FOLDS: dict[type[JobEvent], Callable[[Job, Any], Job]] = {
     Intended: _intended,
+    Accepted: _accepted,
+    Queued: _queued,
     Started: _started,
     Stopping: _stopping,
     CancelRequested: _cancel,

@@ -9,6 +9,8 @@ from flyball.core.jobs import JobSpec
 from flyball.core.live import LiveNode
 from flyball.twin.inputs.traces.gpus import device_of
 
+CORE = "CPU1"
+"""The device type that is one core."""
 ANY = 0
 """Mask of a job that may run anywhere."""
 MAX_CACHED = 10_000
@@ -36,6 +38,12 @@ class NodeChoice:
     def __init__(self, nodes: Sequence[LiveNode]) -> None:
         self._count = len(nodes)
         self._pools = [pool[0] for pool in pools_of(nodes)]
+        self.all = (1 << len(self._pools)) - 1
+        """Every pool, a bit each."""
+        self.without_devices = sum(
+            1 << at for at, node in enumerate(self._pools) if node.device == CORE
+        )
+        """The pools of nodes that have cores only, a bit each."""
         self._masks: dict[tuple[str, tuple[str, ...]], int] = {}
 
     def pools(self, spec: JobSpec) -> int:

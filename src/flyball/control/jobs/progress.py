@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.reports_to_events import AttemptReported, events_of
-from flyball.core.events import Event, Notified, Reported, Started
+from flyball.core.events import Ended, Event, Notified, Reported, Requeued
 from flyball.core.jobs import Job
 from flyball.core.live import Report
 from flyball.core.units import US_PER_S
@@ -102,7 +102,7 @@ class Progress:
 
     def _with_progress(self, event: AttemptReported) -> AttemptReported:
         values = self._reported.get(event.job)
-        if not values or isinstance(event, Started):
+        if not values or not isinstance(event, Ended | Requeued):
             return event
         return replace(event, values={**(event.values or {}), PROGRESS: values})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flyball.core.events import Ended, Requeued, Started
+from flyball.control.jobs.live_state import QUEUED, REFERENCE
+from flyball.core.events import Accepted, Ended, Queued, Requeued, Started
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import Report
 
@@ -21,7 +22,7 @@ STATE_OF_CAUSE = {
 """Final state for each cause of an end other than an exit or a stop."""
 
 
-AttemptReported = Started | Ended | Requeued
+AttemptReported = Accepted | Queued | Started | Ended | Requeued
 
 
 def events_of(
@@ -41,10 +42,18 @@ def events_of(
 
 def _event_of(report: Report, job: Job, now_us: int) -> AttemptReported | None:
     about = now_us, job.id, job.attempt
+    if report.what == "accepted":
+        reference = str(report.values.get("reference", ""))
+        return None if job.values.get(REFERENCE) == reference else Accepted(*about, reference)
+    if report.what in ("queued", "unknown"):
+        reason = str(report.values.get("message", ""))
+        told = job.values.get(QUEUED) == [report.what, reason]
+        return None if told else Queued(*about, report.what, reason)
     if report.what == "started":
         if job.started_us:
             return None
-        return Started(*about, report.time_us, report.values.get("pid", 0))
+        values = report.values
+        return Started(*about, report.time_us, values.get("pid", 0), values.get("rows"))
     over_us = max(report.time_us, job.started_us or job.since_us)
     values = dict(report.values)
     if report.what == "ended":

@@ -1,7 +1,8 @@
 """Translates a job's request into the devices of this cluster.
 
 Cores are the devices of a cluster without accelerators; elsewhere accelerators are, and cores
-and memory are demands on the host.
+and memory are demands on the host. In a cluster of both kinds of nodes, jobs for GPUs go to nodes
+that have them, and jobs for cores to any.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from flyball.control.jobs.job_class import JobClasses
-from flyball.control.jobs.node_choice import NodeChoice, pools_of
+from flyball.control.jobs.node_choice import CORE, NodeChoice, pools_of
 from flyball.core.cluster import MAX_DEVICES_PER_NODE, Cluster, NodeGroup
 from flyball.core.errors import BadInput, Conflict, UnknownName
 from flyball.core.events import Opened
@@ -29,8 +30,6 @@ from flyball.physics import catalogue, measured
 from flyball.physics.goodput import growth, stated_part
 from flyball.tune.pathway_scope import Scope, scope_of
 
-CORE = "CPU1"
-"""The device type that is one core."""
 MAX_MODELS = 4096
 """Maximum number of model names whose properties are cached: users may send any name."""
 CHECKED_APART = ("least", "most", "nodes")
@@ -63,19 +62,38 @@ class Demand:
         default_us: the run time assumed for a job that states none.
     """
 
-    def __init__(self, nodes: Sequence[LiveNode], pathways: Scope = Scope.OFF) -> None:
+    def __init__(
+        self, nodes: Sequence[LiveNode], pathways: Scope = Scope.OFF, apart: bool = True
+    ) -> None:
         """
         Args:
             pathways: how far class pathways are followed.
+            apart: jobs for GPUs use no node of cores only; an earlier version let them.
         """
+        self._apart = apart
         self.by_cores = all(node.device == CORE for node in nodes)
         self.classes = JobClasses(pathways, self.by_cores)
+        self.default_us = float(to_us(S_PER_HOUR))
+        self.adopt(nodes)
+
+    def adopt(self, nodes: Sequence[LiveNode]) -> None:
+        """Take other nodes; whether cores are the devices stays as it is (`roster`)."""
         self.cores_each = max(cores_per_device(node.cpus) for node in nodes)
         self.device = nodes[0].device
         self.choice = NodeChoice(nodes)
-        self.default_us = float(to_us(S_PER_HOUR))
-        sizes = [node.cpus if self.by_cores else node.devices for node in nodes]
+        counted = nodes
+        if self._apart and not self.by_cores:
+            counted = [node for node in nodes if node.device != CORE]
+            self.device = counted[0].device
+        sizes = [node.cpus if self.by_cores else node.devices for node in counted]
         self._largest, self._total = max(sizes), sum(sizes)
+
+    def pools(self, spec: JobSpec) -> int:
+        """Return the pools that a job may run on, a bit each; 0 = any."""
+        pools = self.choice.pools(spec)
+        if not self._apart or self.by_cores or not spec.gpus or not self.choice.without_devices:
+            return pools
+        return (pools or self.choice.all) & ~self.choice.without_devices
 
     def of(self, spec: JobSpec) -> DeviceRequest:
         """Return what a job asks for on this cluster."""
@@ -104,6 +122,11 @@ class Demand:
                 "leave out --gpus; request cores with -c",
             )
         self.choice.check(spec)
+        if self._apart and spec.gpus and self.choice.without_devices and not self.pools(spec):
+            raise BadInput(
+                f"{spec.gpus} GPUs requested of nodes that have cores only",
+                "leave out --gpus, or name another type or feature",
+            )
         stated_part(spec.model)  # raises if the stated part is not valid
         if spec.least or spec.most:
             self._check_range(spec)
@@ -189,11 +212,26 @@ def scope_in(opened: Opened) -> Scope:
     return scope_of(opened.pathways) if opened.pathways else Scope.OFF
 
 
+def demand_in(opened: Opened) -> Demand:
+    """Return the translation of requests that a control plane uses.
+
+    Raises:
+        BadInput: the event is damaged.
+    """
+    return Demand(nodes_of(opened), scope_in(opened), bool(opened.apart))
+
+
+def resizes_in(opened: Opened) -> bool:
+    """Return whether a control plane's engine can resize jobs in place; older ones always could."""
+    return opened.can is None or "resize" in opened.can
+
+
 def _node_of(record: Mapping[str, Any]) -> LiveNode:
     """Return a node from its record; fields of a newer version are left out."""
     fields: dict[str, Any] = {name: record[name] for name in LiveNode._fields if name in record}
     fields["uuids"] = tuple(record["uuids"])
     fields["features"] = tuple(record.get("features", ()))  # older versions had none
+    fields.pop("reason", None)
     return LiveNode(**fields)
 
 

@@ -27,6 +27,7 @@ from flyball.core.errors import BadInput, Conflict, FlyballError, Unavailable
 from flyball.core.events import Capped, Checkpointed, Event, Intended, Resized, Stopping
 from flyball.core.jobs import Job, JobState
 from flyball.core.live import LiveNode
+from flyball.core.protocols import Engine
 
 if TYPE_CHECKING:
     from flyball.control.ask.queries import Queries
@@ -47,11 +48,13 @@ class Site(Protocol):
     demand: Demand
     journal: Journal
     cluster: Cluster
-    nodes_: tuple[LiveNode, ...]
+    engine: Engine
     now_us: Callable[[], int]
     wake: Callable[[], None]
     ask: Queries
 
+    @property
+    def nodes_(self) -> Sequence[LiveNode]: ...
     def step(self) -> bool: ...
 
 
@@ -114,6 +117,11 @@ class Orders:
         """
         if not MIN_SHARE <= share <= 1.0:
             raise BadInput(f"a cap of {share:.0%}", f"from {MIN_SHARE:.0%} to 100%")
+        if not self._site.engine.capabilities().cap:
+            raise BadInput(
+                "the engine cannot limit what a job uses of its devices",
+                "`flyball doctor` shows what it can do",
+            )
         asked = {"cap": job, "share": share}
         if (answered := self._earlier_answer(key, asked)) is not None:
             return answered

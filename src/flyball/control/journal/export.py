@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.control.jobs.request import Demand, DeviceRequest, nodes_of
+from flyball.control.jobs.request import Demand, DeviceRequest, demand_in
 from flyball.core.codes import Outcome
 from flyball.core.errors import BadInput
 from flyball.core.events import Opened
@@ -100,7 +100,7 @@ def demand_of(opened: Opened) -> Demand:
     Raises:
         BadInput: the event is damaged.
     """
-    return Demand(nodes_of(opened))
+    return demand_in(opened)
 
 
 def _class_of(label: str) -> int:

@@ -14,7 +14,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flyball.core.live import Action, Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
+from flyball.core.live import (
+    Action,
+    Cap,
+    Capabilities,
+    Checkpoint,
+    Launch,
+    LiveNode,
+    Report,
+    Resize,
+    Stop,
+)
 from flyball.core.protocols import Clock, Receipt
 from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
@@ -99,9 +109,16 @@ class LocalEngine:
         self._progress_s = clock.now()
         self._report_s = math.inf
 
-    def capabilities(self) -> frozenset[str]:
-        """Return the optional fields that it honours: it sets Slurm's variables for tasks."""
-        return frozenset({"nodes", "tasks_per_node"})
+    def capabilities(self) -> Capabilities:
+        """Return what it can do; it sets Slurm's variables for tasks."""
+        return Capabilities(
+            frozenset({"nodes", "tasks_per_node"}),
+            resize=not self._node.uuids,
+            cap=True,
+            preempt=True,
+            choose_devices=True,
+            logs=True,
+        )
 
     def nodes(self) -> Sequence[LiveNode]:
         """Return this machine as the only node."""
