@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -15,6 +16,16 @@ from tests.until import WAIT_S
 os.environ.setdefault("MPLBACKEND", "agg")
 # A request may wait for the kernels to be compiled, on a busy machine.
 os.environ.setdefault("FLYBALL_TIMEOUT_S", str(WAIT_S))
+
+# A shell that starts the tests in the background, or nohup, has them ignore these signals, and what
+# they start would ignore them, too.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # A busy machine is no fault of the code. Cutting a failure down may take many minutes where each
 # case is a simulation, so it is done only when asked for: FLYBALL_SHRINK=1.

@@ -24,11 +24,20 @@ SLEEP = ("sleep", "3600")
 
 
 class Rig:
-    """An engine and the reports it has made."""
+    """An engine and the reports it has made.
 
-    def __init__(self, state: Path, node: LiveNode | None = None, **options: Any) -> None:
+    It does not give a launch up because the machine is busy, unless `patience_s` says so.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        node: LiveNode | None = None,
+        patience_s: float = WAIT_S,
+        **options: Any,
+    ) -> None:
         self.state = state
-        self.engine = LocalEngine(state, RealClock(), node, **options)
+        self.engine = LocalEngine(state, RealClock(), node, patience_s=patience_s, **options)
         self.seen: list[Report] = []
 
     def launch(
@@ -40,6 +49,10 @@ class Rig:
     def python(self, text: str, **spec: Any) -> Receipt:
         """Launch a piece of Python."""
         return self.launch(*PYTHON, text, **spec)
+
+    def set_patience(self, seconds: float) -> None:
+        """Set how long a launch may stay unclaimed."""
+        self.engine._patience_s = seconds
 
     def listens_only(self) -> None:
         """Disable rescans, so that the engine depends on the kernel's events."""
@@ -58,6 +71,8 @@ class Rig:
             for report in self.seen:
                 if (report.job, report.attempt, report.what) == (job, attempt, what):
                     return report
+                if (report.job, report.attempt, report.what) == (job, attempt, "void"):
+                    raise AssertionError(f"void instead of {what}: {report.values}")
             assert time.monotonic() < deadline_s, f"no report {what!r} in {self.seen}"
             self.engine.wait(0.1)
             self.seen += self.engine.observe()

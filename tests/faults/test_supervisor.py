@@ -26,7 +26,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    opened = Rig(tmp_path / "state", patience_s=0.5)
+    opened = Rig(tmp_path / "state")
     yield opened
     opened.close()
 
@@ -197,8 +197,10 @@ def test_a_spawner_that_does_nothing_is_replaced(rig: Rig) -> None:
     rig.ended(job=99)
     first = rig.spawner()
     os.kill(first, signal.SIGSTOP)
+    rig.set_patience(0.5)
     rig.launch("true")
     void = rig.report("void")
+    rig.set_patience(WAIT_S)
     assert "nothing was heard of it for 0.5 s" in void.values["message"]
     assert gone(first)
     with open(rig.state / "engine" / PRESENCE, "ab") as lock:

@@ -137,6 +137,7 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
     full.engine.wait(0.0)
     assert full.claims() == []
     assert not (tmp_path / "ran").exists()
+    full.set_patience(WAIT_S)
     full.launch("true", attempt=2)
     assert full.ended(attempt=2)["exit_code"] == 0
     full.close()
@@ -144,7 +145,7 @@ def test_a_full_disk_at_the_claim(tmp_path: Path, small_disk: Path) -> None:
 
 def test_a_full_disk_at_the_end(small_disk: Path) -> None:
     """Space for the record is reserved; output is lost and the job does not notice."""
-    full = Rig(small_disk / "state", patience_s=0.3)
+    full = Rig(small_disk / "state")
     os.mkfifo(small_disk / "state" / "go")  # before the job is there to read it
     full.launch("sh", "-c", "read x < $FLYBALL_STATE/go; seq 1 100000; exit 6")
     full.report("started")

@@ -173,12 +173,7 @@ def test_removed_claim_survives_a_restart(starts: Callable[..., Up], tmp_path: P
 
 
 def test_a_terminal_that_is_closed_ends_it_in_order(starts: Callable[..., Up]) -> None:
-    # Under nohup the tests ignore the signal, and a control plane that they start would too.
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        up = starts("--no-foresight")
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    up = starts("--no-foresight")
     assert up.interrupt(signal.SIGHUP)[0] == 0
     assert not (up.state / "endpoint.json").exists()
 
