@@ -144,8 +144,8 @@ class Adviser:
     ) -> None:
         """Keep a job as one that may come again, with the place where it may run."""
         place = Place(tuple(sorted(partitions)), (gpu_type or "any") * bool(gpus), ())
-        known = self._recent.get(job.id)
-        first_priority = known[2] if known else priority
+        remembered = self._recent.get(job.id)
+        first_priority = remembered[2] if remembered else priority
         values = {"features": (place.label,), "after": ()}
         spec = JobSpec.with_values({**job.spec.__dict__, **values})
         self._recent[job.id] = (replace(job, spec=spec, rows=()), place, first_priority)

@@ -71,9 +71,9 @@ class SiteModel:
             raise BadInput("the site has no nodes", "check `scontrol show node`")
         self.by_cores = not any(node.gpus for node in nodes)
         self.by_name = {node.name: node for node in nodes}
-        wanted = sorted(set(places), key=lambda place: place.label)
+        requested = sorted(set(places), key=lambda place: place.label)
         cores_each = max(cores_per_device(node.cpus) for node in nodes)
-        modelled = [(node, self._modelled(node, wanted, cores_each)) for node in nodes]
+        modelled = [(node, self._modelled(node, requested, cores_each)) for node in nodes]
         modelled.sort(key=lambda pair: (pair[1][1:5], pair[1].features))
         self.nodes = [live for _node, live in modelled]
         self.index = {live.name: at for at, live in enumerate(self.nodes)}

@@ -106,7 +106,7 @@ def _adviser(site: Site, history_days: float) -> Adviser:
 
 
 def _check_partition(reading: Reading, partition: str) -> None:
-    names = [known.name for known in reading.partitions]
+    names = [row.name for row in reading.partitions]
     if partition and partition not in names:
         raise UnknownName("partition", partition, names)
 

@@ -21,6 +21,7 @@ from flyball.core.errors import BadInput, UnknownName
 from flyball.core.intervals import paired
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import COLUMNS, Workload
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.mixed import (
     CLUSTER,
@@ -33,7 +34,6 @@ from flyball.experiments.tuning.mixed import (
 )
 from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import with_elastic_jobs
-from flyball.experiments.workers import Workers
 from flyball.twin.inputs.traces import sia
 
 CODES = (*CODE, "experiments/tuning/families.py")
@@ -190,14 +190,7 @@ def measure(
 ) -> dict[Task, Row]:
     """Return every run of the plan, from the file or run now."""
     keys = {task: key_of("families", source_version(CODES), task) for task in plan.tasks()}
-    left = [task for task, key in keys.items() if key not in runs.records]
-    for task in keys.keys() - set(left):
-        done(label(task))
-    with Workers(Runner(), workers) as crew:
-        for task, row in crew.run(left):
-            runs.append({"key": keys[task], "task": list(task), "result": row})
-            done(label(task))
-    return {task: runs.records[key]["result"] for task, key in keys.items()}
+    return run_kept(Runner(), keys, runs, lambda task: done(label(task)), workers)
 
 
 def label(task: Task) -> str:
