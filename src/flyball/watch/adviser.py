@@ -57,7 +57,7 @@ MAX_STATED_PART = 0.5
 
 @dataclass(frozen=True)
 class Start:
-    """When a pending job starts: our forecast and Slurm's, in seconds from now.
+    """Holds when a pending job starts: our forecast and Slurm's, in seconds from now.
 
     Attributes:
         forecast: None = there is none; `why_none` says why.
@@ -74,7 +74,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Advice:
-    """What one reading tells.
+    """Holds what was concluded from one reading.
 
     Attributes:
         starts: pending jobs in the order in which Slurm takes them.

@@ -58,7 +58,7 @@ class Mirror(NamedTuple):
 
 
 class Numbers:
-    """Gives every job of Slurm's a number of ours, that never changes.
+    """Gives every job of Slurm's a number of ours that never changes.
 
     It is Slurm's own where that is free: Slurm may use a number again, and tasks share one.
     """
@@ -254,7 +254,7 @@ class Mirroring:
         return mirrored
 
     def _alike(self, shares: list[Share]) -> bool:
-        """Whether the kernel can hold these parts as one job: devices on nodes of one pool."""
+        """Return whether the kernel can hold these parts as one job: all on nodes of one pool."""
         if not self._model.by_cores and not all(share.gpus for share in shares):
             return False
         first = self._model.nodes[self._model.index[shares[0].node]]

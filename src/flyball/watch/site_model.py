@@ -1,4 +1,4 @@
-"""The site as the decision kernel sees it: like nodes, and what each job asks of them.
+"""Models the site as the decision kernel sees it: like nodes, and what each job asks of them.
 
 All nodes count as one device type, because run times are learnt from the site's own history and
 hold for its mix of types; which nodes a job may use (partition, type of GPU, features) is a label
@@ -33,11 +33,11 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label that these nodes have."""
+        """Return the label that these nodes have."""
         return f"{','.join(self.partitions)}|{self.gpu}|{'&'.join(self.features)}"
 
     def holds(self, node: SlurmNode) -> bool:
-        """Whether a node is one of them."""
+        """Return whether a node is one of them."""
         if not set(self.partitions) & set(node.partitions):
             return False
         if self.gpu and (not node.gpus or self.gpu not in ("any", node.gpu_type)):

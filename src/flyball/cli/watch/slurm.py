@@ -37,7 +37,7 @@ NEXT_POLL_S = 1.0
 def slurm(
     once: Annotated[bool, typer.Option("--once", help="Read the queue once and exit.")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", help="Least seconds between two polls.")
+        float, typer.Option("--every", help="Minimum number of seconds between two polls.")
     ] = 10.0,
     why: Annotated[
         str, typer.Option("--why", metavar="JOBID", help="Explain why this job waits, and exit.")

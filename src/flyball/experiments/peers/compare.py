@@ -44,7 +44,7 @@ Task = tuple[str, str, int, str, str, int, float]
 
 @dataclass(frozen=True)
 class PeerPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         peers: names in `PEERS`.

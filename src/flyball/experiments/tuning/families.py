@@ -48,7 +48,7 @@ METRICS = {"work": 1, "energy_per_work": -1, "completion": -1}
 
 @dataclass(frozen=True)
 class Family:
-    """A family of similar workloads.
+    """Describes a family of similar workloads.
 
     Attributes:
         path: of the file, in the shared data.
@@ -78,7 +78,7 @@ Task = tuple[str, tuple[int, ...], float, int]
 
 @dataclass(frozen=True)
 class FamilyPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         families: names in `FAMILIES`.
@@ -226,7 +226,7 @@ def _set_with(family: str, group: tuple[int, ...]) -> bool:
 
 
 class _Part(NamedTuple):
-    """The runs that a row is about: groups of a family's workloads at one load."""
+    """Holds the runs that a row is about: groups of a family's workloads at one load."""
 
     results: dict[Task, Row]
     family: str

@@ -63,7 +63,7 @@ CODE = (
 
 @dataclass(frozen=True)
 class MixedCase:
-    """One setting, compared with a policy without tuning.
+    """Describes one setting, compared with a policy without tuning.
 
     Attributes:
         load: see the top of this module.

@@ -98,7 +98,7 @@ CODES = (
 
 
 class Place(NamedTuple):
-    """Where a run takes place: a carbon region or a price market, in one of its two years."""
+    """Names where a run takes place: a carbon region or a price market, in one of its two years."""
 
     kind: str
     name: str
@@ -117,7 +117,7 @@ FIXED = "fixed"
 
 @dataclass(frozen=True)
 class SignalPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         regions, markets: judged carbon regions and price markets.
@@ -198,7 +198,7 @@ def policy_of(settings: Sequence[str]) -> PolicySetting:
 
 
 class Ends(NamedTuple):
-    """When the jobs of a run ended, and how often they were preempted."""
+    """Holds when the jobs of a run ended, and how often they were preempted."""
 
     end_us: Ints
     preemptions: int
