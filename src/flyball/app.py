@@ -1,4 +1,4 @@
-"""The composition root: from settings to objects. The only file that names concrete classes."""
+"""Composition root: builds objects from settings; the only file that names concrete classes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TunerSetting:
-    """A tuner's name, and its settings that are not at their defaults."""
+    """Holds a tuner's name and the settings that differ from the defaults."""
 
     name: str
     changed: tuple[tuple[str, Any], ...] = ()
@@ -65,7 +65,7 @@ class TunerSetting:
 
 @dataclass(frozen=True)
 class TuningSetting:
-    """Which tuners change what a policy decides, in the order in which they act, and how often.
+    """Says which tuners change a policy's decisions, in the order in which they act, and how often.
 
     Attributes:
         feedback: caps are followed as far as the savings they predicted were measured.
@@ -79,30 +79,30 @@ class TuningSetting:
 
     @property
     def names(self) -> list[str]:
-        return [each.name for each in self.tuners]
+        return [tuner.name for tuner in self.tuners]
 
     def without(self, name: str) -> TuningSetting:
-        """The same with one tuner left out."""
-        kept = tuple(each for each in self.tuners if each.name != name)
+        """Return the same with one tuner left out."""
+        kept = tuple(tuner for tuner in self.tuners if tuner.name != name)
         return replace(self, tuners=kept)
 
     def with_changed(self, changed: Mapping[str, Mapping[str, Any]]) -> TuningSetting:
-        """The same with other settings of some tuners, `{tuner: {setting: value}}`."""
-        made = [
+        """Return the same with other settings of some tuners, `{tuner: {setting: value}}`."""
+        tuners = [
             replace(
-                each, changed=tuple({**dict(each.changed), **changed.get(each.name, {})}.items())
+                tuner, changed=tuple({**dict(tuner.changed), **changed.get(tuner.name, {})}.items())
             )
-            for each in self.tuners
+            for tuner in self.tuners
         ]
-        return replace(self, tuners=tuple(made))
+        return replace(self, tuners=tuple(tuners))
 
 
 @dataclass(frozen=True)
 class PolicySetting:
-    """A policy's name, its knobs with the user's settings applied, and what sets its shares.
+    """Holds a policy's name, its knobs with the user's settings, and what sets its shares.
 
     Attributes:
-        tuning: who changes what it decides; None = nobody.
+        tuning: the tuners of its decisions; None = none.
         decider: decides instead of the compiled kernel: a policy in plain Python.
         version: digest of the decider's code, for files that keep runs.
         pathways: scope in which its jobs follow their class pathways; "" = they do not.
@@ -120,7 +120,7 @@ class PolicySetting:
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
-    """The policies of a comma-separated list (`all` = every one), each with `settings`.
+    """Return the policies of a comma-separated list (`all` = every one), each with `settings`.
 
     `max-min@gavel` is a policy of target shares that decides as Gavel's simulator does.
     `tuned:FILE` is the setting that `flyball bench tune-heuristics` wrote to that file, and
@@ -130,14 +130,14 @@ def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
     Raises:
         BadInput: an unknown policy or knob, or a value out of range.
     """
-    wanted = [each.strip() for each in text.split(",") if each.strip()]
-    listed = [list(loadable_policies()) if each == "all" else [each] for each in wanted or ["all"]]
-    chosen = dict.fromkeys(name for each in listed for name in each)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    lists = [list(loadable_policies()) if word == "all" else [word] for word in words or ["all"]]
+    chosen = dict.fromkeys(name for names in lists for name in names)
     return [_setting(name, settings) for name in chosen]
 
 
 def _setting(name: str, settings: list[str]) -> PolicySetting:
-    """A policy of the shelf, perhaps in Gavel mode, or one of knobs in a file (`tuned:FILE`)."""
+    """Return a registered policy, perhaps in Gavel mode, or one from a file (`tuned:FILE`)."""
     kind, colon, path = name.partition(":")
     if kind == "tuned" and colon:
         knobs = BEFORE if path == "before" else _knobs_in(path, name)
@@ -188,7 +188,7 @@ def _knobs_in(path: str, policy: str) -> Knobs:
 def tuning_setting(
     text: str, settings: list[str], every_s: float = 60.0, forecast: bool | None = None
 ) -> TuningSetting:
-    """The tuners of a comma-separated list (`all` = every one that can be), with their settings.
+    """Return the tuners of a comma-separated list (`all` = all usable ones), with their settings.
 
     Args:
         text: `elastic,power`.
@@ -199,9 +199,9 @@ def tuning_setting(
     Raises:
         BadInput: an unknown tuner or setting, a value that cannot be, rounds that are too short.
     """
-    wanted = [each.strip() for each in text.split(",") if each.strip()]
-    listed = [tuners.usable() if each == "all" else [each] for each in wanted]
-    chosen = tuners.in_order(name for each in listed for name in each)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    lists = [tuners.usable() if word == "all" else [word] for word in words]
+    chosen = tuners.in_order(name for names in lists for name in names)
     if not chosen:
         raise BadInput("no tuner is named", f"use all, or some of {', '.join(tuners.usable())}")
     changed = _changed(chosen, settings)
@@ -209,27 +209,27 @@ def tuning_setting(
         tuners.make(name, changed[name])
         if "round_s" in tuners.settings(name):
             changed[name].setdefault("round_s", every_s)
-    made = tuple(TunerSetting(name, tuple(changed[name].items())) for name in chosen)
+    tuner_settings = tuple(TunerSetting(name, tuple(changed[name].items())) for name in chosen)
     if forecast is None:
         forecast = any(map(tuners.gains_by_forecast, chosen))
-    return TuningSetting(made, every_s, forecast=forecast)
+    return TuningSetting(tuner_settings, every_s, forecast=forecast)
 
 
 def _changed(chosen: Sequence[str], settings: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By tuner, the settings that somebody changed."""
+    """Return, by tuner, the settings that differ from the defaults."""
     changed: dict[str, dict[str, Any]] = {name: {} for name in chosen}
-    for each in settings:
-        name, key, value = _tuner_setting(each)
+    for setting in settings:
+        name, key, value = _tuner_setting(setting)
         if name not in changed:
-            known = ",".join(chosen) or "none, add --tune"
-            raise BadInput(f"{each}: {name} is not among the tuners", f"tuners: {known}")
+            named = ",".join(chosen) or "none, add --tune"
+            raise BadInput(f"{setting}: {name} is not among the tuners", f"tuners: {named}")
         if (name, key) not in tuners.RETIRED:
             changed[name][key] = tuners.parse(name, key, value)
     return changed
 
 
 def _tuner_setting(text: str) -> tuple[str, str, str]:
-    """`elastic.eta=0.7` in its three parts."""
+    """Split `elastic.eta=0.7` into its three parts."""
     left, equals, value = text.partition("=")
     name, dot, key = left.strip().partition(".")
     if not (equals and dot and key):
@@ -238,12 +238,12 @@ def _tuner_setting(text: str) -> tuple[str, str, str]:
 
 
 def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
-    """The policy with tuners, under a name that says so: `easy+elastic+power`.
+    """Return the policy with tuners, named after them: `easy+elastic+power`.
 
     Raises:
         BadInput: a policy that cannot be tuned, or not by these tuners.
     """
-    made = replace(policy, name="+".join([policy.name, *tuning.names]), tuning=tuning)
+    with_tuners = replace(policy, name="+".join([policy.name, *tuning.names]), tuning=tuning)
     if policy.decider is not None:
         raise BadInput(
             f"policy {policy.name} cannot be tuned: it decides in Python, and between the tuners'"
@@ -251,7 +251,7 @@ def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
             "use a policy of knobs, or leave the tuners out",
         )
     try:
-        build_tuning(made).check(policy.knobs)
+        build_tuning(with_tuners).check(policy.knobs)
     except BadInput as error:
         raise BadInput(f"policy {policy.name} cannot be tuned: {error}") from None
     if "share" in tuning.names and policy.knobs.preempt != Preempt.NEVER:
@@ -259,26 +259,26 @@ def tuned(policy: PolicySetting, tuning: TuningSetting) -> PolicySetting:
             f"policy {policy.name} cannot be tuned by share, as it preempts in rounds",
             "leave share out, or use easy, sjf, ...",
         )
-    return made
+    return with_tuners
 
 
 def build_tuning(policy: PolicySetting) -> Tuning:
-    """The rounds of a policy that is tuned."""
+    """Return the rounds of a policy that is tuned."""
     assert policy.tuning is not None, f"nobody tunes {policy.name}"
-    made: list[Tuner] = [
-        tuners.make(each.name, dict(each.changed)) for each in policy.tuning.tuners
+    chosen: list[Tuner] = [
+        tuners.make(tuner.name, dict(tuner.changed)) for tuner in policy.tuning.tuners
     ]
     if policy.tuning.feedback:
-        made = [Optimise(tuple(made))]
+        chosen = [Optimise(tuple(chosen))]
     decider = Preset(policy.name, "", policy.knobs, policy.allocator)
     outlook = LoadForecast() if policy.tuning.forecast else None
-    return Tuning(tuple(made), decider, policy.tuning.every_s, outlook=outlook)
+    return Tuning(tuple(chosen), decider, policy.tuning.every_s, outlook=outlook)
 
 
 def build_twin(
     cluster: Cluster, workload: Workload, policy: PolicySetting, effects: Effects
 ) -> Twin:
-    """The cluster's twin before the first submission.
+    """Return the cluster's twin before the first submission.
 
     Raises:
         BadInput: a job that no node can ever hold, or no job at all.
@@ -312,7 +312,7 @@ def make_governor(file: PolicyFile, cluster: Cluster, limit_s: float | None = No
 
 
 def _within_day(policy: PolicySetting, tuning: Tuning | None) -> Tuning:
-    """The rounds that keep a cluster's budgets of a day, for a policy with or without tuners.
+    """Return the rounds that keep a cluster's daily budgets, for a policy with or without tuners.
 
     Raises:
         BadInput: a policy that decides in Python.
@@ -332,7 +332,7 @@ def _within_day(policy: PolicySetting, tuning: Tuning | None) -> Tuning:
 
 @dataclass(frozen=True)
 class Live:
-    """A live system, not started yet.
+    """Holds a live system that is not started yet.
 
     Attributes:
         recovered: attempts of an earlier control plane that turned out to be over.
@@ -361,7 +361,7 @@ def build_live(
     features: Sequence[str] = (),
     pathways: Scope = Scope.NAMED,
 ) -> Live:
-    """The control plane of a state folder, recovered and ready to start.
+    """Return the control plane of a state folder, recovered and ready to start.
 
     Args:
         state: the folder, checked and locked by the caller.
@@ -369,7 +369,7 @@ def build_live(
         prices: of devices and of energy, and the carbon intensity.
         simulated: nodes that only pass time; None = this machine.
         passing: told of each point of a cycle; fault tests end the process there.
-        tuning: who changes what the policy decides; None = nobody.
+        tuning: the tuners of its decisions; None = none.
         max_processes: processes and threads of a job that states no limit; None = the engine's.
         features: names that jobs can require this machine to have.
         pathways: how far class pathways are followed.
@@ -411,7 +411,7 @@ WORKER_COMMAND = (sys.executable, "-m", "flyball.worker")
 
 
 def make_tuners(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str, Tuner]:
-    """Tuners for a live cluster by their names.
+    """Return tuners for a live cluster by their names.
 
     Args:
         chosen: their names.
@@ -434,7 +434,7 @@ def _engine(
     max_processes: int | None = None,
     features: Sequence[str] = (),
 ) -> Any:
-    """What acts: on this machine, or on nodes that only pass time."""
+    """Return the engine: this machine's, or one of nodes that only pass time."""
     if simulated is not None:
         from flyball.twin.engine import VirtualEngine, nodes_of
 

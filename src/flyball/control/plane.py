@@ -347,8 +347,9 @@ class Plane:
         with self._ids:
             first = self._numbers.take(len(specs))
             jobs = numbered(specs, first)
-            for spec in jobs:  # again, now that the patterns in its paths are filled in
-                self._outputs.check(spec)
+            for spec, stated in zip(jobs, specs, strict=True):
+                if spec is not stated:  # the patterns in its paths are filled in now
+                    self._outputs.check(spec)
             now = self.now_us()
             events = [
                 Submitted(

@@ -174,13 +174,13 @@ def _policy(
 ) -> dict[str, Any]:
     default, mode = ours(name), gavels(name)
 
-    known: dict[Setup, Floats] = {}
+    means_of: dict[Setup, Floats] = {}
 
     def measured(setup: Setup) -> Floats:
-        if setup not in known:
-            known[setup] = means_h(trace, setup, shuffles)
+        if setup not in means_of:
+            means_of[setup] = means_h(trace, setup, shuffles)
         step(name)
-        return known[setup]
+        return means_of[setup]
 
     by_default, by_mode = measured(default), measured(mode)
     theirs_h = trace.means_s[name] / S_PER_HOUR

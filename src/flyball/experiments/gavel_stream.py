@@ -133,15 +133,15 @@ def run(loads: tuple[float, ...], step: Callable[[str], None]) -> dict[str, Any]
 def _row(load: float, length: int) -> dict[str, Any]:
     workload, speeds = stream(load, length)
     cluster = load_cluster(CLUSTER)
-    found: dict[str, Any] = {"load": load, "jobs": length}
+    row: dict[str, Any] = {"load": load, "jobs": length}
     for name, settings, effects in RUNS:
         (policy,) = policy_settings(POLICY, settings)
         results = build_twin(cluster, workload, policy, effects).replay()
         completion_s = (results.end_us - results.submit_us) / US_PER_S
-        found |= _means(name, workload, completion_s)
+        row |= _means(name, workload, completion_s)
         if name == "free":
-            found["active"] = int((results.end_us > workload.submit_us[-1]).sum())
-    return found | _means("fluid", workload, fluid_s(workload, speeds, cluster.device_count))
+            row["active"] = int((results.end_us > workload.submit_us[-1]).sum())
+    return row | _means("fluid", workload, fluid_s(workload, speeds, cluster.device_count))
 
 
 def _means(name: str, workload: Workload, completion_s: Floats) -> dict[str, float]:

@@ -119,8 +119,8 @@ class ClusterLoads:
             return devices_at(submit, end, milli, edges[1:])
         start = np.array([job.first_start_us or _unstarted_us(job) for job in jobs])
         if kind is PENDING:
-            each = np.full(len(jobs), MILLI_PER_DEVICE)
-            return devices_at(submit, np.minimum(start, end), each, edges[1:])
+            one_device = np.full(len(jobs), MILLI_PER_DEVICE)
+            return devices_at(submit, np.minimum(start, end), one_device, edges[1:])
         return devices_at(start, end, milli, edges[1:])
 
     def _utilisation(self, start_s: float, count: int) -> Floats:

@@ -41,9 +41,9 @@ def move_up(state: Any, knobs: Any, now: int) -> bool:
     every_pool = ~ZERO
     if not has_room(state, every_pool):
         return False
-    count, wanted = rank_moves(state, knobs, now)
+    count, better_pools = rank_moves(state, knobs, now)
     moved = False
-    while count > 0 and has_room(state, wanted):
+    while count > 0 and has_room(state, better_pools):
         top = state.victims[0]
         gain_us, job_id, pool_id = -top.key, top.tie // MAX_POOLS, top.tie % MAX_POOLS
         heap.drop_top(state.victims, 0, count)
@@ -59,7 +59,7 @@ def move_up(state: Any, knobs: Any, now: int) -> bool:
 
 
 @kernel
-def has_room(state: Any, wanted: Any) -> bool:
+def has_room(state: Any, better_pools: Any) -> bool:
     """Return whether any device of these pools is free; if fractions are in use, assume so.
 
     If none is, none of the pairs left can move, and so none of them makes room for another.
@@ -67,7 +67,7 @@ def has_room(state: Any, wanted: Any) -> bool:
     if len(state.devices) > 1:
         return True
     for pool_id in range(len(state.pools)):
-        if (wanted >> np.uint64(pool_id)) & ONE == ZERO:
+        if (better_pools >> np.uint64(pool_id)) & ONE == ZERO:
             continue
         if index.free_counts(state.bitmaps, state.pools[pool_id], 1) != ZERO:
             return True
@@ -83,7 +83,7 @@ def rank_moves(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-
     Returns:
         (how many jobs; all pools where any of them would gain, as bits).
     """
-    count, wanted = 0, ZERO
+    count, better_pools = 0, ZERO
     for node_id in range(len(state.nodes)):
         row_id = state.nodes[node_id].first_row
         while row_id >= 0:
@@ -91,13 +91,13 @@ def rank_moves(state: Any, knobs: Any, now: int) -> tuple:  # type: ignore[type-
             if state.runs[job_id].first_row == row_id and may_move(state, knobs, job_id, now):
                 gain_us, pool_id, pools = next_best(state, knobs, job_id, np.inf, -1, now)
                 if pool_id >= 0:
-                    wanted |= pools
+                    better_pools |= pools
                     entry = state.victims[count]
                     entry.key, entry.tie = -gain_us, job_id * MAX_POOLS + pool_id
                     count += 1
             row_id = state.rows[row_id].sibling
     heap.heapify(state.victims, 0, count)
-    return count, wanted
+    return count, better_pools
 
 
 @kernel

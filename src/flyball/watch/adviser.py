@@ -57,7 +57,7 @@ MAX_STATED_PART = 0.5
 
 @dataclass(frozen=True)
 class Start:
-    """When a pending job starts: our forecast and Slurm's, in seconds from now.
+    """Holds when a pending job starts: our forecast and Slurm's, in seconds from now.
 
     Attributes:
         forecast: None = there is none; `why_none` says why.
@@ -74,7 +74,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Advice:
-    """What one reading tells.
+    """Holds what was concluded from one reading.
 
     Attributes:
         starts: pending jobs in the order in which Slurm takes them.
@@ -144,8 +144,8 @@ class Adviser:
     ) -> None:
         """Keep a job as one that may come again, with the place where it may run."""
         place = Place(tuple(sorted(partitions)), (gpu_type or "any") * bool(gpus), ())
-        known = self._recent.get(job.id)
-        first_priority = known[2] if known else priority
+        remembered = self._recent.get(job.id)
+        first_priority = remembered[2] if remembered else priority
         values = {"features": (place.label,), "after": ()}
         spec = JobSpec.with_values({**job.spec.__dict__, **values})
         self._recent[job.id] = (replace(job, spec=spec, rows=()), place, first_priority)

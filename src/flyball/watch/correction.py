@@ -45,14 +45,14 @@ class Correction:
 
     @property
     def helps(self) -> bool:
-        """Whether corrected forecasts were better so far."""
+        """Return whether corrected forecasts were better so far."""
         corrected_s = sum(outcome.corrected_loss_s for outcome in self._outcomes)
         raw_s = sum(outcome.raw_loss_s for outcome in self._outcomes)
         return len(self._outcomes) >= LEAST_OUTCOMES and corrected_s < raw_s
 
     @property
     def bands(self) -> StartBands:
-        """The correction to apply: the learnt one, or one that changes nothing."""
+        """Return the correction to apply: the learnt one, or one that changes nothing."""
         return self._bands if self.helps else StartBands()
 
     def show(self, job: int, raw: Edges, now_s: float, teaches: bool) -> Edges:

@@ -58,7 +58,7 @@ class Mirror(NamedTuple):
 
 
 class Numbers:
-    """Gives every job of Slurm's a number of ours, that never changes.
+    """Gives every job of Slurm's a number of ours that never changes.
 
     It is Slurm's own where that is free: Slurm may use a number again, and tasks share one.
     """
@@ -254,7 +254,7 @@ class Mirroring:
         return mirrored
 
     def _alike(self, shares: list[Share]) -> bool:
-        """Whether the kernel can hold these parts as one job: devices on nodes of one pool."""
+        """Return whether the kernel can hold these parts as one job: all on nodes of one pool."""
         if not self._model.by_cores and not all(share.gpus for share in shares):
             return False
         first = self._model.nodes[self._model.index[shares[0].node]]
@@ -277,15 +277,15 @@ class Mirroring:
         rows, free = [], dict(self._free)
         for share in shares:
             node = self._model.index[share.node]
-            wanted = share.gpus
+            missing = share.gpus
             if self._model.by_cores:
-                wanted = -(-share.cpus // self._model.demand.cores_each)
+                missing = -(-share.cpus // self._model.demand.cores_each)
             mask = 0
             for bit in range(64):
-                if wanted and free[node] >> bit & 1:
+                if missing and free[node] >> bit & 1:
                     mask |= 1 << bit
-                    wanted -= 1
-            if wanted:
+                    missing -= 1
+            if missing:
                 return None
             free[node] &= ~mask
             rows.append(Row(node, mask))
@@ -308,21 +308,21 @@ def _fitted(spec: JobSpec, rows: list[Row], model: SiteModel) -> JobSpec:
     """Return the request with as many devices as the rows hold, which Slurm may have rounded up."""
     devices = sum(row.mask.bit_count() for row in rows)
     if model.by_cores:
-        wanted = model.demand.of(spec).devices
-        cpus = spec.cpus if wanted == devices else devices * model.demand.cores_each
+        requested = model.demand.of(spec).devices
+        cpus = spec.cpus if requested == devices else devices * model.demand.cores_each
         return JobSpec.with_values({**spec.__dict__, "cpus": cpus})
     return JobSpec.with_values({**spec.__dict__, "gpus": devices})
 
 
 def _why_blocked(job: QueuedJob, partitions: dict[str, Partition]) -> str:
     """Return why no capacity would start a job now; "" if capacity would."""
-    known = [partitions[name] for name in job.partitions if name in partitions]
-    if known and not any(partition.up for partition in known):
+    partitions_of_job = [partitions[name] for name in job.partitions if name in partitions]
+    if partitions_of_job and not any(partition.up for partition in partitions_of_job):
         return f"partition {','.join(job.partitions)} is not up"
     reason = job.reason.partition(",")[0]
     if reason in HELD_REASONS or job.priority == 0:
         return f"Slurm holds it ({reason or 'priority 0'})"
-    longest = [partition.max_s for partition in known]
+    longest = [partition.max_s for partition in partitions_of_job]
     if job.limit_s and longest and all(limit and job.limit_s > limit for limit in longest):
         return f"its time limit of {job.limit_s / 60:.0f} min exceeds its partition's"
     return ""

@@ -1,4 +1,4 @@
-"""What an adviser tells others: JSON, metrics, and the site as a cluster file."""
+"""Writes an adviser's results for others: JSON, metrics, and the site as a cluster file."""
 
 from __future__ import annotations
 

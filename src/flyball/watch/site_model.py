@@ -1,4 +1,4 @@
-"""The site as the decision kernel sees it: like nodes, and what each job asks of them.
+"""Models the site as the decision kernel sees it: like nodes, and what each job asks of them.
 
 All nodes count as one device type, because run times are learnt from the site's own history and
 hold for its mix of types; which nodes a job may use (partition, type of GPU, features) is a label
@@ -34,11 +34,11 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The label that these nodes have."""
+        """Return the label that these nodes have."""
         return f"{','.join(self.partitions)}|{self.gpu}|{'&'.join(self.features)}"
 
     def holds(self, node: SlurmNode) -> bool:
-        """Whether a node is one of them."""
+        """Return whether a node is one of them."""
         if not set(self.partitions) & set(node.partitions):
             return False
         if self.gpu and (not node.gpus or self.gpu not in ("any", node.gpu_type)):
@@ -72,9 +72,9 @@ class SiteModel:
             raise BadInput("the site has no nodes", "check `scontrol show node`")
         self.by_cores = not any(node.gpus for node in nodes)
         self.by_name = {node.name: node for node in nodes}
-        wanted = sorted(set(places), key=lambda place: place.label)
+        requested = sorted(set(places), key=lambda place: place.label)
         cores_each = max(cores_per_device(node.cpus) for node in nodes)
-        modelled = [(node, self._modelled(node, wanted, cores_each)) for node in nodes]
+        modelled = [(node, self._modelled(node, requested, cores_each)) for node in nodes]
         modelled.sort(key=lambda pair: (pair[1][1:5], pair[1].features))
         self.nodes = [live for _node, live in modelled]
         self.index = {live.name: at for at, live in enumerate(self.nodes)}

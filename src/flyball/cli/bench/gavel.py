@@ -94,7 +94,7 @@ def _run_stream(as_json: bool) -> None:
     )
 
 
-def _names(text: str, known: list[str]) -> list[str]:
+def _names(text: str, listed: list[str]) -> list[str]:
     """Return the policies named, each once.
 
     Raises:
@@ -106,9 +106,9 @@ def _names(text: str, known: list[str]) -> list[str]:
     if not names:
         raise BadInput("--policies names no policy", "use all, or e.g. max-min,max-min-het")
     for name in names:
-        if name not in (*known, "all"):
-            raise UnknownName("policy of the comparison", name, known)
-    return known if "all" in names else names
+        if name not in (*listed, "all"):
+            raise UnknownName("policy of the comparison", name, listed)
+    return listed if "all" in names else names
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -274,12 +274,12 @@ def draft_of(
         "stdout": str(cwd / output) if output else None,
         "stderr": str(cwd / error) if error else None,
         "notify": read("notify", lambda targets: targets.split(SEPARATOR)),
-        **_single_values(read),
     }
     values = {key: value for key, value in fields.items() if value is not None}
     values |= signal.as_values(is_script) if signal else {}
     for name, value in values.items():
         check(name, value)
+    values |= _single_values(read)
     after = read("dependency", sbatch.dependencies) or []
     return Draft(values, after, read("array", sbatch.array_tasks), options.get("export"))
 

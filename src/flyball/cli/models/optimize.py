@@ -34,7 +34,7 @@ def optimize(
     model: Annotated[str, typer.Argument(help="package.module:callable, FILE.pt2, FILE.onnx.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for report, pictures and the optimised model; made if absent."),
+        typer.Option(help="Folder for report, pictures and optimised model; created if absent."),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads; 0 = all cores.")] = 0,
     time_limit: Annotated[

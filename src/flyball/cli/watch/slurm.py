@@ -37,7 +37,7 @@ NEXT_POLL_S = 1.0
 def slurm(
     once: Annotated[bool, typer.Option("--once", help="Read the queue once and exit.")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", help="Least seconds between two polls.")
+        float, typer.Option("--every", help="Minimum number of seconds between two polls.")
     ] = 10.0,
     why: Annotated[
         str, typer.Option("--why", metavar="JOBID", help="Explain why this job waits, and exit.")
@@ -106,7 +106,7 @@ def _adviser(site: Site, history_days: float) -> Adviser:
 
 
 def _check_partition(reading: Reading, partition: str) -> None:
-    names = [known.name for known in reading.partitions]
+    names = [row.name for row in reading.partitions]
     if partition and partition not in names:
         raise UnknownName("partition", partition, names)
 

@@ -25,7 +25,7 @@ def explain_job(
 ) -> dict[str, Any]:
     """Answer "why is my job pending, and when will it start?"."""
     if job.state != JobState.PENDING:
-        return _does_not_wait(job)
+        return {"id": job.id, "state": job.state.value, **_does_not_wait(job)}
     with live_state.lock:
         view, ids = decider.view_with({})
         kept_back, unfit = decider.columns.kept_back(), dict(decider.columns.unfit)
@@ -34,14 +34,14 @@ def explain_job(
     if job.id in kept_back:
         first = live_state.get(kept_back[job.id]) or job
         if first.id in unfit:
-            return _unfit(job, first, unfit[first.id])
-        return _kept_back(job, first, now_us)
+            return {"id": job.id, "state": job.state.value, **_unfit(job, first, unfit[first.id])}
+        return {"id": job.id, "state": job.state.value, **_kept_back(job, first, now_us)}
     if at < 0:
-        return _doomed(job)
+        return {"id": job.id, "state": job.state.value, **_doomed(job)}
     snapshot = Snapshot(decider.cluster, view, decider.knobs, now_us)
     snapshot.decide(False)
     if snapshot.state.runs[at].status == Status.RUNNING:
-        return _starts_now(job)
+        return {"id": job.id, "state": job.state.value, **_starts_now(job)}
     names = Names.of(
         [labels.get(job_id, str(job_id)) for job_id in ids.tolist()],
         decider.cluster.groups,
@@ -52,6 +52,8 @@ def explain_job(
     before = order[: order.index(at)] if at in order else order
     start = forecaster.starts(now_us).get(job.id)
     return {
+        "id": job.id,
+        "state": job.state.value,
         "token": reason.token,
         "sentence": reason.sentence,
         "numbers": reason.numbers,

@@ -146,24 +146,26 @@ class Queries:
     def why(self, job: int) -> dict[str, Any]:
         """Return why a job waits, what would help, when it starts, its class, and its tuning."""
         record = self.job(job)
-        reasons = explain_job(
+        answer = heading(record, self._nodes) | explain_job(
             record, self._live_state, self._decider, self._forecaster, self._now_us()
         )
         of_class = self._demand.classes.view(record.spec) | {"cluster": self._decider.lead.view()}
-        more = {"tuning": tuning_of(record), "class": of_class}
-        return heading(record, self._nodes) | reasons | more
+        return answer | {"tuning": tuning_of(record), "class": of_class}
 
     def receipt(self, job: int) -> dict[str, Any]:
         """Return what a job used."""
-        record, now_us = self.job(job), self._now_us()
+        record = self.job(job)
+        return heading(record, self._nodes) | self._costs(record)
+
+    def _costs(self, record: Job) -> dict[str, Any]:
+        now_us = self._now_us()
         seen = Seen(
             self._reported(record, now_us),
             self._sampled(record, now_us),
             measured(record, self._nodes, self.sensors, now_us),
             self._progress.of(record) or {},
         )
-        costs = receipt(record, self._decider.cluster, self._prices, now_us, seen)
-        return heading(record, self._nodes) | costs
+        return receipt(record, self._decider.cluster, self._prices, now_us, seen)
 
     def _sampled(self, job: Job, now_us: int) -> Sampled:
         """Return the memory that the agent sampled, as `show` and `top` show it."""

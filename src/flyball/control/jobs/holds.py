@@ -46,8 +46,8 @@ def begins_us(job: Job) -> int:
 
 def deferral(job: Job) -> dict[str, Any] | None:
     """Return the deferral of a job as its event states it; None if it is not deferred."""
-    found: dict[str, Any] | None = job.values.get(HELD, {}).get(DEFERRED)
-    return found
+    deferred: dict[str, Any] | None = job.values.get(HELD, {}).get(DEFERRED)
+    return deferred
 
 
 def token(job: Job) -> str:

@@ -94,9 +94,9 @@ class Site:
         """Ask where jobs on several nodes run; an allocation stays as it is from its start on."""
         spread = {job.id: job for job in jobs if job.state in ("R", "S") and job.nodes > 1}
         self._shares = {
-            job_id: known
-            for job_id, known in self._shares.items()
-            if job_id in spread and spread[job_id].start_s == known[0]
+            job_id: row
+            for job_id, row in self._shares.items()
+            if job_id in spread and spread[job_id].start_s == row[0]
         }
         missing = [job for job_id, job in spread.items() if job_id not in self._shares]
         for job in missing[:MAX_SHARES_PER_POLL]:

@@ -91,11 +91,11 @@ def read_shares(output: bytes, job_id: int) -> list[Share] | None:
     lines = [line for line in _text(output).split("\n") if line.startswith("JobId=")]
     if len(lines) != 1 or not lines[0].startswith(f"JobId={job_id} "):
         return None
-    known = lines[0].rpartition(" JOB_GRES=")
-    if not known[1]:
+    job_shares = lines[0].rpartition(" JOB_GRES=")
+    if not job_shares[1]:
         return None
     shares = []
-    for nodes, cpu_ids, mem, gres in _SHARE.findall(known[2]):
+    for nodes, cpu_ids, mem, gres in _SHARE.findall(job_shares[2]):
         gpus = sum(int(count) for _type, count in _GRES_GPU.findall(gres))
         for node in expanded(nodes):
             shares.append(Share(node, _count(cpu_ids), int(mem), gpus))

@@ -82,7 +82,7 @@ def run(
     advance: Note | None = None,
 ) -> dict[str, Any]:
     """Run everything, and return the rows of the tables with their settings."""
-    chosen = [replace(found, jobs=jobs) for found in find_scenarios(",".join(scenarios))]
+    chosen = [replace(listed, jobs=jobs) for listed in find_scenarios(",".join(scenarios))]
     first = held_out().first_training_seed
     choosing = range(first, first + CHOOSING_SEEDS)
     refuse(chosen, choosing)

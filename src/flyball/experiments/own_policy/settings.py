@@ -83,10 +83,10 @@ def own_policy(
 
 def _from_dict(name: str, content: Mapping[str, Any], settings: Sequence[str]) -> PolicySetting:
     """Return a policy from `{"policy": "saf", "place": "fastest"}`."""
-    known = [field.name for field in fields(Knobs)]
+    names = [field.name for field in fields(Knobs)]
     for key in content:
-        if key not in (*known, NAME, BASE):
-            raise UnknownName("knob", str(key), [*known, NAME, BASE])
+        if key not in (*names, NAME, BASE):
+            raise UnknownName("knob", str(key), [*names, NAME, BASE])
     texts = knob_settings({key: content[key] for key in content if key not in (NAME, BASE)})
     base = str(content.get(BASE, ""))
     if not base:

@@ -16,6 +16,7 @@ import numpy as np
 from flyball.core.intervals import paired
 from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.peers.arms import ARMS, ELASTIC, Measured, run
 from flyball.experiments.peers.ground import (
     DATA,
@@ -29,7 +30,6 @@ from flyball.experiments.peers.ground import (
 )
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.rows import Row, tuning_row
-from flyball.experiments.workers import Workers
 
 CODE = (
     *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "twin/**/*.py", "tune/**/*.py"),
@@ -44,7 +44,7 @@ Task = tuple[str, str, int, str, str, int, float]
 
 @dataclass(frozen=True)
 class PeerPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         peers: names in `PEERS`.
@@ -115,14 +115,7 @@ def measure(
 ) -> dict[Task, Measured]:
     """Return every run of the plan, from the file or run now."""
     keys = {task: key_of("peers", source_version(CODE), task) for task in plan.tasks()}
-    left = [task for task, key in keys.items() if key not in runs.records]
-    for task in keys.keys() - set(left):
-        done(label(task))
-    with Workers(Runner(), workers) as crew:
-        for task, measured in crew.run(left):
-            runs.append({"key": keys[task], "task": list(task), "result": measured})
-            done(label(task))
-    return {task: runs.records[key]["result"] for task, key in keys.items()}
+    return run_kept(Runner(), keys, runs, lambda task: done(label(task)), workers)
 
 
 def label(task: Task) -> str:

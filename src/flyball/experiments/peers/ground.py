@@ -35,7 +35,7 @@ that with a log-normal error of spread SIGMA, as in `noisy:1`."""
 
 @dataclass(frozen=True)
 class Peer:
-    """A project that is compared with on its own ground.
+    """Describes a project that is compared with on its own ground.
 
     Attributes:
         file: of completion times, in the shared data; a family is named where it has several.
@@ -64,7 +64,7 @@ DATA = (
 
 @dataclass(frozen=True)
 class Ground:
-    """One workload on a peer's ground.
+    """Holds one workload on a peer's ground.
 
     Attributes:
         jobs: with gang and batch as the user set them.

@@ -52,7 +52,7 @@ Placement = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Profile:
-    """The profiled steps of one application on one type of device.
+    """Holds the profiled steps of one application on one type of device.
 
     Attributes:
         by_placement: rows of local batch, step time and exchange time, by the placement's digits.
@@ -64,7 +64,7 @@ class Profile:
 
     @property
     def least_batch(self) -> float:
-        """The smallest local batch."""
+        """Return the smallest local batch."""
         return float(min(rows[0, 0] for rows in self.by_placement.values()))
 
     def times(self, placement: Placement, batches: Floats) -> Floats:
@@ -96,7 +96,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Training:
-    """How an application trains to its target, epoch by epoch.
+    """Describes how an application trains to its target, epoch by epoch.
 
     Attributes:
         batches: those that were trained with, in order.
@@ -121,7 +121,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class PeerTimes:
-    """Run times by application, type and gang, for `Costs.run_times`.
+    """Holds run times by application, type and gang, for `Costs.run_times`.
 
     Attributes:
         pollux: the rules of Pollux's simulator; else those of Sia's.

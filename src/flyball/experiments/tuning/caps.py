@@ -43,7 +43,7 @@ FRACTIONS = 1.0 - 0.05 * np.arange(CAP_LEVELS)
 
 
 class Configuration(NamedTuple):
-    """Measurements of one training.
+    """Holds the measurements of one training.
 
     Attributes:
         kind: data set and network.
@@ -59,7 +59,7 @@ class Configuration(NamedTuple):
 
     @property
     def energy(self) -> Floats:
-        """Energy of the node for the same work, as a part of that without a cap."""
+        """Return the energy of the node for the same work, as a part of that without a cap."""
         return self.time * self.power
 
 

@@ -43,7 +43,7 @@ CHANGES = {pathway: settings(pathway).change for pathway in Pathway}
 
 
 class Followed(NamedTuple):
-    """A workload whose jobs follow their pathways.
+    """Holds a workload whose jobs follow their pathways.
 
     Attributes:
         workload: with a job's transfers as jobs of their own, where they are separate.
@@ -130,7 +130,7 @@ def _tuner_setting(tuner: Tuner) -> TunerSetting:
 
 
 class PathwayArms(NamedTuple):
-    """The policies of a replay with pathways, and what each of them is compared with."""
+    """Holds the policies of a replay with pathways, and what each of them is compared with."""
 
     policies: tuple[PolicySetting, ...]
     against: dict[str, str]

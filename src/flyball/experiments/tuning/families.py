@@ -21,6 +21,7 @@ from flyball.core.errors import BadInput, UnknownName
 from flyball.core.intervals import paired
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import COLUMNS, Workload
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.mixed import (
     CLUSTER,
@@ -33,7 +34,6 @@ from flyball.experiments.tuning.mixed import (
 )
 from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import with_elastic_jobs
-from flyball.experiments.workers import Workers
 from flyball.twin.inputs.traces import sia
 
 CODES = (*CODE, "experiments/tuning/families.py")
@@ -48,7 +48,7 @@ METRICS = {"work": 1, "energy_per_work": -1, "completion": -1}
 
 @dataclass(frozen=True)
 class Family:
-    """A family of similar workloads.
+    """Describes a family of similar workloads.
 
     Attributes:
         path: of the file, in the shared data.
@@ -78,7 +78,7 @@ Task = tuple[str, tuple[int, ...], float, int]
 
 @dataclass(frozen=True)
 class FamilyPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         families: names in `FAMILIES`.
@@ -190,14 +190,7 @@ def measure(
 ) -> dict[Task, Row]:
     """Return every run of the plan, from the file or run now."""
     keys = {task: key_of("families", source_version(CODES), task) for task in plan.tasks()}
-    left = [task for task, key in keys.items() if key not in runs.records]
-    for task in keys.keys() - set(left):
-        done(label(task))
-    with Workers(Runner(), workers) as crew:
-        for task, row in crew.run(left):
-            runs.append({"key": keys[task], "task": list(task), "result": row})
-            done(label(task))
-    return {task: runs.records[key]["result"] for task, key in keys.items()}
+    return run_kept(Runner(), keys, runs, lambda task: done(label(task)), workers)
 
 
 def label(task: Task) -> str:
@@ -233,7 +226,7 @@ def _set_with(family: str, group: tuple[int, ...]) -> bool:
 
 
 class _Part(NamedTuple):
-    """The runs that a row is about: groups of a family's workloads at one load."""
+    """Holds the runs that a row is about: groups of a family's workloads at one load."""
 
     results: dict[Task, Row]
     family: str

@@ -24,10 +24,10 @@ from flyball.core.protocols import Tuner
 from flyball.core.results import Floats
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import with_elastic_jobs
-from flyball.experiments.workers import Workers
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.elastic import Elastic
 from flyball.tune.power import Power
@@ -63,7 +63,7 @@ CODE = (
 
 @dataclass(frozen=True)
 class MixedCase:
-    """One setting, compared with a policy without tuning.
+    """Describes one setting, compared with a policy without tuning.
 
     Attributes:
         load: see the top of this module.
@@ -198,14 +198,12 @@ def rows(
     shared_data("sia_pollux", "workloads.csv.gz")
     tasks = [(at, part) for at in range(len(CASES)) for part in WORKLOADS]
     keys = {(at, part): key_of(source_version(CODE), asdict(CASES[at]), part) for at, part in tasks}
-    kept = {} if runs is None else runs.records
-    pairs = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
-    with Workers(_Runner(), workers) as crew:
-        for task, pair in crew.run([task for task in tasks if task not in pairs]):
-            pairs[task] = pair
-            if runs is not None:
-                runs.append({"key": keys[task], "result": pair})
-            progress(f"{CASES[task[0]].name} at load {CASES[task[0]].load:g}, {task[1]}")
+
+    def done(task: tuple[int, str]) -> None:
+        case, part = CASES[task[0]], task[1]
+        progress(f"{case.name} at load {case.load:g}, {part}")
+
+    pairs = run_kept(_Runner(), keys, runs, done, workers)
     out: list[Row] = []
     for at, case in enumerate(CASES):
         out += case_rows(case, [pairs[at, part] for part in WORKLOADS])

@@ -21,11 +21,11 @@ from flyball.core.protocols import Outlook, Tuner
 from flyball.core.records import Records
 from flyball.core.shared_data import shared_data
 from flyball.core.state import State
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning import families, mixed
 from flyball.experiments.tuning.rows import Row, tuning_row
 from flyball.experiments.tuning.tuned import with_elastic_jobs
-from flyball.experiments.workers import Workers
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.optimise import Optimise
@@ -120,14 +120,12 @@ def rows(
     tasks = [(at, part) for at in range(len(CASES)) for part in WORKLOADS]
     version = source_version(CODE)
     keys = {(at, part): key_of(version, asdict(CASES[at]), part) for at, part in tasks}
-    kept = {} if runs is None else runs.records
-    pairs = {task: tuple(kept[key]["result"]) for task, key in keys.items() if key in kept}
-    with Workers(_Runner(), workers) as crew:
-        for task, pair in crew.run([task for task in tasks if task not in pairs]):
-            pairs[task] = pair
-            if runs is not None:
-                runs.append({"key": keys[task], "result": pair})
-            progress(f"{CASES[task[0]].name}, {task[1][0]}/{task[1][1]}")
+
+    def done(task: tuple[int, Part]) -> None:
+        family, number = task[1]
+        progress(f"{CASES[task[0]].name}, {family}/{number}")
+
+    pairs = run_kept(_Runner(), keys, runs, done, workers)
     return [
         row
         for at, case in enumerate(CASES)

@@ -50,7 +50,7 @@ LEAD = 4
 
 @dataclass(frozen=True)
 class Week:
-    """One service with one draw of its requests: warm-up, then the week that counts."""
+    """Holds one service with one draw of its requests: warm-up, then the week that counts."""
 
     name: str
     steps: bool
@@ -83,7 +83,7 @@ class Week:
 
 
 class Brought(NamedTuple):
-    """What arrived in a round; one value for each of several weeks run in parallel."""
+    """Holds what arrived in a round; one value for each of several weeks run in parallel."""
 
     round: int
     arrived: Floats
@@ -92,7 +92,7 @@ class Brought(NamedTuple):
 
 
 class ServedWeek(NamedTuple):
-    """Results of the week that counts; `arrivals` of each round from the warm-up on."""
+    """Holds the results of the week that counts; `arrivals` of each round from the warm-up on."""
 
     within: float
     device_h: float

@@ -19,7 +19,7 @@ STEP_S = 600.0
 
 
 class ServiceCase(NamedTuple):
-    """A recorded service and what is assumed about it.
+    """Describes a recorded service and what is assumed about it.
 
     Attributes:
         replica: model whose figures stand in for it; the real sizes are not published.
@@ -41,7 +41,7 @@ CASES = {
 
 
 class ServiceRecord(NamedTuple):
-    """Record of one service, in steps of ten minutes over two weeks."""
+    """Holds the record of one service, in steps of ten minutes over two weeks."""
 
     rates_rps: Floats
     dispersion: Floats

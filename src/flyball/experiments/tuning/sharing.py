@@ -179,7 +179,7 @@ def fluid_gain(true: Floats, counts: Ints, limit: float) -> float:
 
 
 class Arm(NamedTuple):
-    """A setting of the tuner and of what it knows about pairs."""
+    """Describes a setting of the tuner and of what it knows about pairs."""
 
     name: str
     share: Share
@@ -190,7 +190,7 @@ class Arm(NamedTuple):
 
 
 class Stubborn(NamedTuple):
-    """The tuner without learning: the twin's memory of pairs is hidden from it."""
+    """Tunes without learning: the twin's memory of pairs is hidden from it."""
 
     share: Share
     guesses: Floats
@@ -246,7 +246,7 @@ def workload(seed: int, device: str, devices: int) -> Workload:
 
 
 class SharingRun(NamedTuple):
-    """Results of a run in its window.
+    """Holds the results of a run in its window.
 
     Attributes:
         slowest: part of its speed that the slowest ended job lost by sharing and moving.

@@ -32,9 +32,9 @@ from flyball.core.shared_data import shared_data
 from flyball.core.signals import DAY_US, HOUR_US, WEEK_US, Signal
 from flyball.core.units import J_PER_KWH, S_PER_HOUR, to_s
 from flyball.core.workload import Workload
+from flyball.experiments.kept_runs import run_kept
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.rows import Row
-from flyball.experiments.workers import Workers
 from flyball.schedule.policies.registry import get_policy
 from flyball.twin.generate import generate, preset
 from flyball.twin.inputs.cluster_file import load_cluster
@@ -92,13 +92,13 @@ CANDIDATES = tuple(
 RUN_STRETCH = 1.25
 """Part of its run time that a job's deadline allows for the run itself, as in `twin/build.py`."""
 CODES = (
-    *("core/*.py", "physics/*.py", "schedule/*.py", "tune/*.py", "twin/*.py"),
+    *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "tune/**/*.py", "twin/**/*.py"),
     *("predict/signals.py", "experiments/tuning/signals.py"),
 )
 
 
 class Place(NamedTuple):
-    """Where a run takes place: a carbon region or a price market, in one of its two years."""
+    """Names where a run takes place: a carbon region or a price market, in one of its two years."""
 
     kind: str
     name: str
@@ -117,7 +117,7 @@ FIXED = "fixed"
 
 @dataclass(frozen=True)
 class SignalPlan:
-    """What to run.
+    """Says what to run.
 
     Attributes:
         regions, markets: judged carbon regions and price markets.
@@ -198,7 +198,7 @@ def policy_of(settings: Sequence[str]) -> PolicySetting:
 
 
 class Ends(NamedTuple):
-    """When the jobs of a run ended, and how often they were preempted."""
+    """Holds when the jobs of a run ended, and how often they were preempted."""
 
     end_us: Ints
     preemptions: int
@@ -293,14 +293,7 @@ def run_tasks(
 ) -> dict[Task, Row]:
     """Return the result of every task, from the file or run now."""
     keys = {task: key_of("signals", source_version(CODES), task) for task in tasks}
-    left = [task for task, key in keys.items() if key not in runs.records]
-    for task in keys.keys() - set(left):
-        done(label(task))
-    with Workers(Runner(), workers) as crew:
-        for task, row in crew.run(left):
-            runs.append({"key": keys[task], "task": list(task), "result": row})
-            done(label(task))
-    return {task: runs.records[key]["result"] for task, key in keys.items()}
+    return run_kept(Runner(), keys, runs, lambda task: done(label(task)), workers)
 
 
 def label(task: Task) -> str:

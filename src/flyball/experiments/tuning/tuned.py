@@ -1,4 +1,4 @@
-"""Compares tuned policies with the same without tuners, and tells what each tuner adds."""
+"""Compares tuned policies with the same without tuners, and measures what each tuner adds."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from statistics import median
 
+import numpy as np
+
 from flyball.core.results import Floats
 from flyball.predict.runtime.history import LEVELS, History
 from flyball.predict.runtime.rows import Asked
@@ -39,5 +41,5 @@ def guesses(asked: Asked, history: History) -> tuple[float, ...]:
 def filled(values: Floats, fallback: float) -> Floats:
     """Return the values with `fallback` in place of NaN."""
     result = values.copy()
-    result[~(result == result)] = fallback
+    result[np.isnan(result)] = fallback
     return result

@@ -107,8 +107,8 @@ def _check_regions(path: Path, region: str, regions: set[str], where: str) -> No
             f"name it one of {', '.join(REGION_NAMES)}, or leave out region",
         )
     if not region and len(regions) > 1:
-        known = ", ".join(sorted(regions))
-        raise BadInput(f"{where}: {path.name} has {len(regions)} regions", f"name one of {known}")
+        names = ", ".join(sorted(regions))
+        raise BadInput(f"{where}: {path.name} has {len(regions)} regions", f"name one of {names}")
 
 
 def _columns(path: Path, header: list[str], fields: Mapping[str, Any], where: str) -> _Columns:
@@ -126,9 +126,9 @@ def _columns(path: Path, header: list[str], fields: Mapping[str, Any], where: st
     others = [name for name in header if name not in (time_name, *regions)]
     value_name = fields.get("column") or (others[0] if len(others) == 1 else None)
     if value_name is None:
-        known = ", ".join(others)
+        names = ", ".join(others)
         raise BadInput(
-            f"{where}: {path.name} has {len(others)} columns of values", f"state `column:` {known}"
+            f"{where}: {path.name} has {len(others)} columns of values", f"state `column:` {names}"
         )
     region = header.index(regions[0]) if regions else None
     return _Columns(header.index(time_name), header.index(value_name), region, value_name)

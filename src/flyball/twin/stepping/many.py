@@ -93,11 +93,11 @@ def step_block(
         state, packed, ledger = open_desk(rows, at)
         clock = state.clock[0]
         if changes[at]:
-            wanted = open_knobs(knobs, at)[0]
-            if not change(state, packed[0], wanted[0]):
+            requested = open_knobs(knobs, at)[0]
+            if not change(state, packed[0], requested[0]):
                 done[at, 0] = NEEDS_REBUILD
                 continue
-            packed[0] = wanted[0]
+            packed[0] = requested[0]
         run_at(run, state, packed, until_us[at])
         sums = added[at, GAINS_SIZE:]
         survey(state, ledger, until_us[at], seen[at], sums, counts[at])

@@ -139,16 +139,16 @@ def _with_held(state: State, active: Ints, coming: Ints) -> Ints:
 
     A job that waits only for jobs after the window cannot start within it.
     """
-    found = newest = np.concatenate([active, coming])
+    members = newest = np.concatenate([active, coming])
     status, links = state.runs["status"], state.links
     while len(newest):
         first, count = state.jobs["successors"][newest], state.jobs["successor_count"][newest]
         begins = np.repeat(first - (np.cumsum(count) - count), count)
         followers = np.unique(links[begins + np.arange(int(count.sum()))])
         held = followers[status[followers] == HELD]
-        newest = np.setdiff1d(held, found)
-        found = np.union1d(found, newest)
-    return found[: len(found) - len(coming)].astype(np.int64)
+        newest = np.setdiff1d(held, members)
+        members = np.union1d(members, newest)
+    return members[: len(members) - len(coming)].astype(np.int64)
 
 
 FILLED = ("runs", "rows", "queue", "window", "events")
