@@ -200,7 +200,8 @@ def test_a_tuned_replay_ends_and_says_what_was_done(name: str) -> None:
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert rows == sorted(rows, key=lambda row: row["time_s"])
     for row in rows:
-        assert row["from"] != row["to"], row
+        # A job that comes to share may go to another device of the same node.
+        assert row["from"] != row["to"] or row["action"] == "share", row
     if name in ("elastic", "power", "all"):
         assert rows
 

@@ -63,8 +63,7 @@ def test_an_elastic_job_loses_nothing() -> None:
 
 
 def test_a_tuner_gives_a_job_what_is_free_and_takes_it_back() -> None:
-    # With work weights a long job keeps what it has grown into from a shorter one.
-    settings = ["elastic.gap_s=1", "elastic.completion=1.0"]
+    settings = ["elastic.gap_s=1"]
     tuning = Tuning(make_tuners(["elastic"], settings), 1.0, settings)
     with live_runs.stage(tuning=tuning) as here:
         job = here.train(100_000, 100_000, 0.01, cpus=1, estimate_s=3600.0)

@@ -10,7 +10,7 @@ from flyball.core.codes import Status
 from flyball.core.state import State
 from flyball.tune.elastic import Elastic
 from flyball.tune.market.bench import SIZES
-from flyball.tune.market.clearing import SETTLED, SWEEPS
+from flyball.tune.market.clearing import LEAST_WORTH, SETTLED, SWEEPS
 
 Option = tuple[int, int]
 """Pool and number of devices."""
@@ -28,6 +28,7 @@ class PlainJob:
     speeds: dict[Option, float]
     watts: dict[Option, float]
     index: float = 0.0
+    growth: float = 1.0
     stop: float = 0.0
     worth: dict[Option, float] | None = None
 
@@ -73,6 +74,7 @@ def plain_job(state: State, settings: Elastic, index: int) -> PlainJob:
     while guess_us <= done_us:
         guess_us *= 2.0
     here = (int(run.pool), int(run.devices)) if runs else None
+    spent = runs and int(run.preemptions) >= settings.changes
     young = runs and now_us - run.began_us < settings.gap_s * 1e6 * (1 + int(run.preemptions))
     speeds = {
         (pool, size): speed(state, job, pool, size)
@@ -87,7 +89,7 @@ def plain_job(state: State, settings: Elastic, index: int) -> PlainJob:
     watts = {option: drawn_w(state, job, option) for option in kept}
     offered_here = here in grown(speeds, settings)
     only_kept = here is not None and not offered_here
-    return PlainJob(index, guess_us - done_us, here, bool(young), only_kept, kept, watts)
+    return PlainJob(index, guess_us - done_us, here, bool(young or spent), only_kept, kept, watts)
 
 
 def offered(bidder: PlainJob) -> list[Option]:
@@ -168,6 +170,7 @@ def set_index(
         unit = float(job.reference_us / job.estimate_us)
         long = 1.0 + settings.long * min(1.0, job.estimate_us / (settings.long_s * 1e6))
         work = (unit * long) ** (1.0 - settings.completion)
+        bidder.growth = long ** (settings.completion - 1.0)
         share = devices / (place + 1)
         bidder.index = work * delay(bidder, share, place + 1, weights) ** settings.completion
 
@@ -196,14 +199,27 @@ def set_worth(state: State, settings: Elastic, bidder: PlainJob, watt_price: flo
     job = state.jobs[bidder.job]
     cost_us = settings.margin * float(job.restart_us + job.checkpoint_us)
     bidder.worth = {}
+    most = max(bidder.speeds[o] / bidder.watts[o] for o in offered(bidder))
     for option, rate in bidder.speeds.items():
-        value = bidder.index * rate
+        beyond_asked = grown_speed(state, job, option, rate)
+        value = bidder.index * (rate - beyond_asked + bidder.growth * beyond_asked)
         lasts_us = max(1.0, min(bidder.left_us / rate, settings.horizon_s * 1e6))
         if option == bidder.here:
             bidder.stop = -value * cost_us / lasts_us
         elif bidder.here is not None:
             value *= 1.0 - cost_us / lasts_us
-        bidder.worth[option] = value - watt_price * bidder.watts[option]
+        beyond = max(0.0, bidder.watts[option] - rate / most)
+        least = min(value, LEAST_WORTH * value)
+        bidder.worth[option] = max(value - watt_price * beyond, least)
+
+
+def grown_speed(state: State, job: Any, option: Option, rate: float) -> float:
+    """What devices beyond those asked for add to a speed."""
+    asked = int(job.devices)
+    if option[1] <= asked:
+        return 0.0
+    asked_speed = speed(state, job, option[0], asked)
+    return max(0.0, rate - asked_speed) if asked_speed > 0.0 else 0.0
 
 
 def clear(bidders: list[PlainJob], supply: list[int], weights: list[float]) -> list[float]:

@@ -22,7 +22,7 @@ from flyball.tune.elastic import Elastic
 from flyball.tune.market.bench import Bench, bench_for
 from flyball.twin.tuning import Tuning
 
-SHORT_FIRST = Elastic(completion=1.0, eta=0.1, energy=0.0, patience_s=1e9)
+SHORT_FIRST = Elastic(completion=1.0, eta=0.1, energy=0.0, patience_s=1e9, stretch=0.0)
 
 
 def after_round(state: State, tuner: Elastic) -> Bench:
@@ -95,13 +95,14 @@ def one_pool(devices: int = 8) -> Cluster:
     return Cluster("one", (NodeGroup("t4", 1, "T4", devices),))
 
 
-def test_a_grown_job_makes_way_for_short_ones() -> None:
-    # A long job has the whole node; short ones arrive later.
-    workload = jobs([8, 1, 1, 1], model=0)
+@pytest.mark.parametrize("tuner", [SHORT_FIRST, Elastic()])
+def test_a_grown_job_makes_way_for_short_ones(tuner: Elastic) -> None:
+    # A long job has grown over the whole node; short ones arrive later.
+    workload = jobs([2, 1, 1, 1], model=0)
     workload.duration_us[0] *= 20
     workload.duration_us[1:] /= 40
     workload.submit_us[1:] = 1_200_000_000
-    tuning = Tuning((SHORT_FIRST,), EmptyPlan(), 60.0, False)
+    tuning = Tuning((tuner,), EmptyPlan(), 60.0, False)
     alone = twin(workload, one_pool(), 1100.0, tuning=tuning)
     assert int(alone.state.runs.devices[0]) == 8
     crowded = twin(workload, one_pool(), 2400.0, tuning=tuning).state.runs
@@ -155,3 +156,31 @@ def test_a_job_set_aside_says_so() -> None:
 def test_completion_is_a_part_of_one() -> None:
     with pytest.raises(BadInput, match=r"completion=1\.5"):
         Elastic(completion=1.5)
+
+
+def test_a_job_is_not_changed_more_often_than_the_bound() -> None:
+    # A long job makes way for each of many short gangs, until it has done so three times.
+    workload = jobs([8] * 12, model=0, most=0)
+    workload.duration_us[0] *= 60
+    workload.duration_us[1:] /= 40
+    workload.submit_us[1:] = np.arange(1, 12) * 1_800_000_000
+    changes = []
+    for most in (3, 48):
+        tuning = Tuning((Elastic(changes=most, patience_s=1e6),), EmptyPlan(), 60.0, False)
+        runs = twin(workload, one_pool(), 40_000.0, tuning=tuning).state.runs
+        changes.append(int(runs.preemptions[0]))
+    assert changes[0] == 3 < changes[1]
+
+
+@pytest.mark.parametrize("completion", [0.0, 0.5, 1.0])
+def test_a_price_on_watts_lets_no_job_wait_beside_free_devices(completion: float) -> None:
+    # The long job delays nobody, so its work counts least: it still runs, on fewer devices.
+    workload = jobs([4] * 8)
+    workload.duration_us[0] *= 40
+    sizes = []
+    for energy in (0.0, 3.0):
+        tuner = Elastic(completion=completion, energy=energy, eta=0.0)
+        tuning = Tuning((tuner,), EmptyPlan(), 60.0, False)
+        cluster = Cluster("wide", (NodeGroup("t4", 32, "T4", 4),))
+        sizes.append(twin(workload, cluster, 61.0, tuning=tuning).state.runs.devices)
+    assert (sizes[1] > 0).all() and sizes[1].sum() < sizes[0].sum()

@@ -1,9 +1,10 @@
 """Elastic: chooses which jobs run, on which type of device, and on how many devices.
 
 Every round a market decides size, type, start and making way together (`tune/market`). The work of
-each job has an index: its reference work if work counts, or how much its work left delays all
-jobs if completion time counts. The devices of each pool have a price at which demand meets supply,
-and a job's best place is where its indexed speed less the price of its devices is highest.
+each job has an index: its reference work if work counts, how much its work left delays all jobs if
+completion time counts, by default something of both. The devices of each pool have a price at
+which demand meets supply, and a job's best place is where its indexed speed less the price of its
+devices is highest.
 Running jobs move, change their size or make way only where that pays for checkpoint and restart.
 
 If more load is forecast, devices are priced as if that much of each pool were taken already, so
@@ -33,9 +34,10 @@ class Elastic:
     """Holds the settings of the tuner.
 
     Attributes:
-        eta: grow a job while a further device adds this part of its first one's goodput.
-            0.5 is neutral for work, 0.7 puts energy first, near 0 completion time.
-        energy: price of a watt, as a part of what the best use of a watt yields.
+        eta: grow a job while a further device adds this part of its first one's goodput,
+            whatever it is worth. 0.7 puts energy first, near 0 completion time.
+        energy: price of a watt beyond what the job takes where it needs least energy, as a part
+            of what the best use of a watt yields on average. Work worth more may take more.
         completion: how much completion time counts against work: 0 = work alone, 1 = completion
             time alone.
         horizon_s: a change must pay for itself within this time, or what is left of the job.
@@ -44,23 +46,26 @@ class Elastic:
         patience_s: a job that waited this long comes before all that did not.
         stretch: so does one that waited this many times what it would take with an equal share of
             the cluster; 0 = not.
+        changes: changes and preemptions after which a job goes on as it is until it ends.
         margin: ratio of gain to cost that a change of a running job needs.
-        long: how much more the work of a long job counts, where work counts. Short jobs end soon
-            anyway; a long one that only gets what they leave remains undone.
+        long: how much more the work of a long job counts, where work counts, on as many devices
+            as it asked for. Short jobs end soon anyway; a long one that only gets what they leave
+            remains undone. Devices beyond those it grew into count as everybody's.
         long_s: a job estimated to take this long counts as long, a shorter one in proportion.
         ahead_s: how far ahead load is looked for that jobs must not grow into; 0 = not at all.
         level: quantile of the load forecast that counts.
     """
 
-    eta: float = 0.6
-    energy: float = 0.2
-    completion: float = 0.0
+    eta: float = 0.35
+    energy: float = 0.6
+    completion: float = 0.5
     horizon_s: float = 3600.0
-    gap_s: float = 600.0
+    gap_s: float = 300.0
     patience_s: float = 4 * 3600.0
-    stretch: float = 0.0
+    stretch: float = 6.0
+    changes: float = 48.0
     margin: float = 1.5
-    long: float = 1.0
+    long: float = 3.0
     long_s: float = 8 * 3600.0
     ahead_s: float = 0.0
     level: float = 0.75
@@ -88,7 +93,7 @@ class Elastic:
 def _terms(settings: Elastic, peak: float) -> Records:
     """Return the settings as a record for compiled code."""
     terms = records(1, TERMS)
-    for name in ("eta", "energy", "completion", "margin", "long", "stretch"):
+    for name in ("eta", "energy", "completion", "margin", "long", "stretch", "changes"):
         terms[name] = getattr(settings, name)
     for name in ("long", "horizon", "gap", "patience"):
         terms[f"{name}_us"] = to_us(min(getattr(settings, f"{name}_s"), LONGEST_S))

@@ -46,6 +46,8 @@ COMPLETION = {
 }
 """Settings of `Elastic` if completion time alone counts: jobs grow while a device adds anything
 much, make way soon, and wait by their work left, not by when they came, within bounds."""
+MOST_ENERGY = 3.0
+"""Price of watts in `Elastic` if energy alone counts."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Weights:
         """Set for energy: stop growing earlier, price watts; for completion: weigh by work left."""
         _, energy, completion = self.parts
         kappa = _towards(base.completion, 0.0, 1.0, completion)
-        eta = _towards(base.eta, 0.35, 0.8, energy)
+        eta = _towards(base.eta, 0.25, 0.8, energy)
 
         def for_completion(name: str) -> float:
             default = float(getattr(base, name))
@@ -92,7 +94,7 @@ class Weights:
         return replace(
             base,
             eta=eta + (COMPLETION["eta"] - eta) * max(0.0, 1.5 * completion - 0.5),
-            energy=_towards(base.energy, 0.0, 0.9, energy),
+            energy=_towards(base.energy, 0.0, MOST_ENERGY, energy),
             completion=kappa,
             **{name: for_completion(name) for name in COMPLETION if name != "eta"},
         )

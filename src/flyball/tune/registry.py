@@ -50,7 +50,7 @@ BUILT_IN = {
 }
 """Built-in tuners in the order in which they change a plan: sizes and places before power."""
 
-RULES = {"elastic": 2}
+RULES = {"elastic": 3}
 """Version of a tuner's rule, 1 if not listed: raised when the same state leads to other actions, as
 a journal's adjustments can only be repeated by the rule that made them."""
 LIVE = ("elastic", "balance", "power")

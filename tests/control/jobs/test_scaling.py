@@ -160,7 +160,7 @@ def test_caps_and_silence_tell_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_grows_where_there_is_room_and_not_if_it_does_not_help(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, tuners={"elastic": Elastic(gap_s=60.0)})
+    rig = Rig(tmp_path, tuners={"elastic": Elastic(gap_s=60.0, eta=0.6)})
     job = rig.submit(cpus=1, least=1, most=4, estimate_s=4000.0)
     rig.pass_s(180)
     assert rig.job(job).rows == (Row(0, 0b111),), "a fourth core would add too little"
@@ -174,7 +174,7 @@ def test_a_job_grows_where_there_is_room_and_not_if_it_does_not_help(tmp_path: P
 
 
 def test_a_job_makes_room_for_one_that_came(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, tuners={"elastic": Elastic(gap_s=60.0)})
+    rig = Rig(tmp_path, tuners={"elastic": Elastic(gap_s=60.0, eta=0.6)})
     wide = rig.submit(cpus=4, least=1, most=4, estimate_s=4000.0)
     rig.pass_s(100)
     other = rig.submit(cpus=2, estimate_s=400.0)

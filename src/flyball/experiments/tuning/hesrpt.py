@@ -37,7 +37,9 @@ SEEDS = 3
 BAR = 5.0
 PER_NODE = 8
 ROUND_S = 60.0
-MARKET = Elastic(eta=0.0, energy=0.0, completion=1.0, gap_s=0.0, patience_s=1e9)
+MARKET = Elastic(
+    eta=0.0, energy=0.0, completion=1.0, gap_s=0.0, patience_s=1e9, stretch=0.0, changes=1e9
+)
 
 
 def optimum_s(sizes_s: Floats, power: float, devices: int) -> float:

@@ -47,7 +47,7 @@ WORKLOADS = tuple(f"newtrace/{number}" for number in range(6, 11))
 """Workloads of 48 hours and 960 jobs each; those of 160 jobs are over before a queue has settled.
 Settings were chosen on the first five of this family; these are the others."""
 TUNERS: tuple[Tuner, ...] = (
-    Elastic(energy=0.3),
+    Elastic(),
     Power(slowdown=0.12, spare=0, round_s=120.0),
 )
 ROUND_S = 120.0

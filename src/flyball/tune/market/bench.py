@@ -31,6 +31,7 @@ TERMS = np.dtype(
         ("gap_us", "f8"),
         ("patience_us", "f8"),
         ("stretch", "f8"),
+        ("changes", "f8"),
         ("peak", "f8"),  # devices that load is forecast to ask for; below 0 = not forecast
     ],
     align=True,
@@ -45,6 +46,7 @@ BIDDER = np.dtype(
         ("unit", "f8"),  # reference device time in a second of its run as asked
         ("rank", "f8"),  # by work left, 1 = the largest
         ("index", "f8"),  # value of a microsecond of its work
+        ("growth", "f8"),  # of that, what counts of work by devices beyond those asked for
         ("stay", "f8"),  # worth of going on as it is
         ("stop", "f8"),  # worth of not running: below 0 if it must restart
         ("surplus", "f8"),  # of its best option at the prices
@@ -66,7 +68,7 @@ BIDDER = np.dtype(
         ("level", "i4"),  # cap
         ("started", "u1"),  # ran before
         ("elastic", "u1"),
-        ("locked", "u1"),  # must go on as it is: YOUNG or PAIRED
+        ("locked", "u1"),  # must go on as it is: YOUNG, PAIRED or SPENT
     ],
     align=True,
 )
@@ -81,13 +83,20 @@ KIND = np.dtype(
         ("begin", "i4"),  # of its options
         ("end", "i4"),
         ("next", "i4"),  # next kind of the same shape
+        ("frugal", "f8"),  # most progress per energy of its options
     ],
     align=True,
 )
 """Equal jobs: they have the same options."""
 
 OPTION = np.dtype(
-    [("rate", "f8"), ("watts", "f8"), ("pool", "i4"), ("count", "i4")],
+    [
+        ("rate", "f8"),
+        ("grown", "f8"),  # part of the rate that devices beyond those asked for add
+        ("watts", "f8"),
+        ("pool", "i4"),
+        ("count", "i4"),
+    ],
     align=True,
 )
 """A pool and a number of devices; those of a kind by pool, then by number."""

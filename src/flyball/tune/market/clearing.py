@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.physics.compile import kernel
-from flyball.tune.market.options import speed_at
+from flyball.tune.market.options import grown, speed_at
 from flyball.tune.market.sorting import threshold
 
 NONE, STAY = -1, -2
 """Instead of an option: it does not run; it goes on as it is."""
 SWEEPS = 6
+LEAST_WORTH = 0.05
+"""Part of its value that work keeps however much energy it takes, so that no job waits for ever."""
 SETTLED = 0.01
 """Change of a price, as a part of the highest, below which it counts as settled."""
 
@@ -27,17 +29,12 @@ def appraise(state: Any, bench: Any, terms: Any) -> None:
     """Set the price of a watt, and what staying and stopping are worth to each bidder."""
     totals = bench.totals[0]
     best_sum, jobs = 0.0, 0
-    if terms.energy > 0.0:
-        for at in range(totals.bidders):
-            bidder = bench.bidders[at]
-            kind = bench.kinds[bidder.kind]
-            best = 0.0
-            for option_id in range(kind.begin, kind.end):
-                option = bench.options[option_id]
-                best = max(best, bidder.index * option.rate / option.watts)
-            if best > 0.0:
-                best_sum += best
-                jobs += 1
+    for at in range(totals.bidders):
+        bidder = bench.bidders[at]
+        frugal = bench.kinds[bidder.kind].frugal
+        if frugal > 0.0:
+            best_sum += bidder.index * frugal
+            jobs += 1
     totals.watt_price = terms.energy * best_sum / jobs if jobs else 0.0
     for at in range(totals.bidders):
         bidder = bench.bidders[at]
@@ -48,11 +45,32 @@ def appraise(state: Any, bench: Any, terms: Any) -> None:
         rate = speed_at(state, bench, job, bidder.was_pool, bidder.was_count)
         watts = state.rates[job.profile * len(state.pools) + bidder.was_pool].watts
         watts = bidder.was_count * (watts + pool.host_w / pool.capacity)
-        value = bidder.index * rate
-        bidder.stay = value - totals.watt_price * watts
+        size = bidder.was_count
+        asked_speed = rate
+        if size > bidder.asked:
+            asked_speed = speed_at(state, bench, job, bidder.was_pool, bidder.asked)
+        more = grown(rate, size, bidder.asked, asked_speed)
+        value = value_of(bidder, rate, more)
+        bidder.stay = less_energy(bench, bidder, value, rate, watts)
         if rate > 0.0:
             lasts_us = min(bidder.left_us / rate, terms.horizon_us)
             bidder.stop = -terms.margin * value * bidder.restart_us / max(lasts_us, 1.0)
+
+
+@kernel
+def value_of(bidder: Any, rate: float, more: float) -> float:
+    """Return what a speed is worth, of which devices beyond those asked for add a part."""
+    return float(bidder.index * (rate - more + bidder.growth * more))
+
+
+@kernel
+def less_energy(bench: Any, bidder: Any, value: float, rate: float, watts: float) -> float:
+    """Return a value less the price of the watts beyond those of the job's thriftiest option."""
+    frugal = bench.kinds[bidder.kind].frugal
+    if frugal <= 0.0:
+        return value
+    beyond = max(0.0, watts - rate / frugal)
+    return float(max(value - bench.totals[0].watt_price * beyond, min(value, LEAST_WORTH * value)))
 
 
 @kernel
@@ -65,11 +83,11 @@ def list_worths(bench: Any, terms: Any) -> None:
         bidder.worths = end - kind.begin
         for option_id in range(kind.begin, kind.end):
             option = bench.options[option_id]
-            value = bidder.index * option.rate
+            value = value_of(bidder, option.rate, option.grown)
             if bidder.was_pool >= 0:
                 lasts_us = min(bidder.left_us / option.rate, terms.horizon_us)
                 value *= 1.0 - terms.margin * bidder.restart_us / max(lasts_us, 1.0)
-            bench.worths[end] = value - bench.totals[0].watt_price * option.watts
+            bench.worths[end] = less_energy(bench, bidder, value, option.rate, option.watts)
             if option.pool == bidder.was_pool and option.count == bidder.was_count:
                 bench.worths[end] = bidder.stay
             end += 1

@@ -31,10 +31,11 @@ def weigh(bench: Any, terms: Any) -> None:
         devices = standard_devices(bench)
     for at in range(bench.totals[0].bidders):
         bidder = bench.bidders[at]
-        index = 1.0
+        index, bidder.growth = 1.0, 1.0
         if kappa < 1.0:
             long = 1.0 + terms.long * min(1.0, bidder.length_us / terms.long_us)
             index *= (bidder.unit * long) ** (1.0 - kappa)
+            bidder.growth = long ** (kappa - 1.0)
         if kappa > 0.0:
             index *= marginal_time(bench, bidder, devices / bidder.rank) ** kappa
         bidder.index = index

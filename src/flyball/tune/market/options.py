@@ -17,8 +17,9 @@ from flyball.tune.market.bench import SIZES
 
 PENDING, RUNNING = int(Status.PENDING), int(Status.RUNNING)
 GUEST = 0
-YOUNG, PAIRED = 1, 2
-"""Why a running job must go on as it is: it changed lately, or it shares its device."""
+YOUNG, PAIRED, SPENT = 1, 2, 3
+"""Why a running job must go on as it is: it changed lately, it shares its device, or it was
+changed as often as a job may be."""
 STEPS = np.array(SIZES)
 ONE = np.uint64(1)
 
@@ -59,6 +60,8 @@ def list_bidders(state: Any, bench: Any, terms: Any) -> bool:
         if running:
             if shares_device(state, job_id):
                 bidder.locked = PAIRED
+            elif run.preemptions >= terms.changes:
+                bidder.locked = SPENT
             elif now_us - run.began_us < terms.gap_us * (1 + run.preemptions):
                 bidder.locked = YOUNG
     return True
@@ -119,6 +122,10 @@ def list_kinds(state: Any, bench: Any, terms: Any) -> None:
             for pool_id in range(len(state.pools)):
                 end = list_sizes(state, bench, kind, pool_id, terms.eta, end)
             kind.end = end
+            kind.frugal = 0.0
+            for option_id in range(kind.begin, end):
+                option = bench.options[option_id]
+                kind.frugal = max(kind.frugal, option.rate / option.watts)
         bench.kinds[kind_id].jobs += 1
         bidder.kind = kind_id
 
@@ -136,6 +143,7 @@ def list_sizes(state: Any, bench: Any, kind: Any, pool_id: int, eta: float, end:
     least, most = job.devices, job.devices
     if kind.curve >= 0:
         least, most = state.ranges[kind.curve].least, state.ranges[kind.curve].most
+    asked_speed = speed_at(state, bench, job, pool_id, min(max(job.devices, least), most))
     floor, last_size, last_speed = 0.0, 0, 0.0
     asked_next = True
     at = 0
@@ -160,6 +168,7 @@ def list_sizes(state: Any, bench: Any, kind: Any, pool_id: int, eta: float, end:
         last_size, last_speed = size, speed
         option = bench.options[end]
         option.pool, option.count, option.rate = pool_id, size, speed
+        option.grown = grown(speed, size, job.devices, asked_speed)
         option.watts = size * watts
         end += 1
     return end
@@ -174,6 +183,14 @@ def speed_at(state: Any, bench: Any, job: Any, pool_id: int, size: int) -> float
     span = state.ranges[job.curve]
     guess = state.guesses[span.first + (size - span.least) * pools + pool_id].packed
     return float(guess * bench.learned[job.curve * pools + pool_id])
+
+
+@kernel
+def grown(speed: float, size: int, asked: int, asked_speed: float) -> float:
+    """Return the part of a speed that devices beyond those asked for add."""
+    if size <= asked or asked_speed <= 0.0:
+        return 0.0
+    return max(0.0, speed - asked_speed)
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Any
 from flyball.physics.compile import bit_count, kernel
 from flyball.tune.market.clearing import NONE, worth
 from flyball.tune.market.draft import NO_SIZE, put, release
-from flyball.tune.market.options import PAIRED, YOUNG
+from flyball.tune.market.options import YOUNG
 from flyball.tune.market.plan_rows import is_bidder
 
 ENDLESS = 1e300
@@ -139,9 +139,8 @@ def in_place(bidder: Any) -> bool:
 @kernel
 def is_safe(bidder: Any, late: bool) -> bool:
     """Return whether a bidder must not be displaced."""
-    if late:
-        young = bidder.locked == YOUNG and bidder.preemptions >= SPARED
-        return bool(bidder.locked == PAIRED or young)
+    if late and bidder.locked == YOUNG:
+        return bool(bidder.preemptions >= SPARED)
     return bool(bidder.locked != 0)
 
 
