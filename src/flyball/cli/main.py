@@ -71,8 +71,8 @@ PARTS = {
         "server.nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."
     ),
     "top": Part(
-        "server.top:top",
-        "Show nodes, cores and GPUs by job, the queue and rates, until interrupted.",
+        "top.command:top",
+        "Show devices by job, the queue with reasons and start times, and the log of each job.",
     ),
     "open": Part(
         "server.open:open_dashboard", "Open the dashboard in a browser, by a link that works once."

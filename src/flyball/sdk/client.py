@@ -237,6 +237,30 @@ class Client:
                 return
             yield str(json.loads(frame.data)["text"]).encode("utf-8", "surrogateescape")
 
+    def log_part(self, id: JobId, start: int, attempt: int = 0) -> tuple[bytes, int]:
+        """Return what a job printed from a byte on, and the byte after it; for programs that poll.
+
+        Args:
+            start: first byte; a negative number means so many bytes before the end.
+            attempt: 0 = the last one.
+        """
+        path, range_ = (
+            f"/jobs/{_path(id)}/logs",
+            f"bytes={start}-" if start >= 0 else f"bytes={start}",
+        )
+        try:
+            with self._transport.open(
+                path, {"attempt": attempt or None}, {"Range": range_}
+            ) as answer:
+                part = b"".join(answer.iter_bytes())
+                stated = answer.headers.get("Content-Range", "").removeprefix("bytes ")
+                first = int(stated.partition("-")[0] or 0)
+                return part, first + len(part)
+        except ApiError as error:
+            if error.status in (404, 416):  # nothing printed yet, or nothing new
+                return b"", max(start, 0)
+            raise
+
     def progress(self, id: JobId) -> Json:
         """Return the last values that the job reported."""
         values: Json = self._transport.get(f"/jobs/{_path(id)}/report")["values"]

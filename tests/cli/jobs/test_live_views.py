@@ -12,7 +12,8 @@ from flyball.cli.formats import clock_text, moment_text, size_text, soon_text, s
 from flyball.cli.jobs import cancel, logs, receipt, show, why
 from flyball.cli.jobs.sensor_text import uses_text
 from flyball.cli.main import run
-from flyball.cli.server import nodes, top
+from flyball.cli.server import nodes
+from flyball.cli.top import command as top
 
 ANSWER: dict[str, Any] = {
     "state": "PENDING",
@@ -219,7 +220,7 @@ def test_no_server(
 
 @pytest.mark.parametrize("module", [cancel, logs, nodes, receipt, show, top, why])
 def test_help_has_examples(capsys: pytest.CaptureFixture[str], module: Any) -> None:
-    name = module.__name__.rpartition(".")[2]
+    name = "top" if module is top else module.__name__.rpartition(".")[2]
     assert run([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"  flyball {name}" in shown

@@ -21,10 +21,11 @@ def device_lines(sensors: Sensors) -> Iterator[str]:
         if value is not None and (parts := DEVICE.fullmatch(name)):
             devices.setdefault((parts[1], int(parts[2])), {})[parts[3]] = value
     for (maker, number), values in sorted(devices.items()):
-        yield f"{maker} gpu{number}  {', '.join(_device(values))}"
+        yield f"{maker} gpu{number}  {', '.join(device_text(values))}"
 
 
-def _device(values: Mapping[str, float]) -> Iterator[str]:
+def device_text(values: Mapping[str, float]) -> Iterator[str]:
+    """Yield what is measured of one GPU."""
     if "use_percent" in values:
         yield f"{values['use_percent']:.0f} %"
     if "memory_used_bytes" in values:

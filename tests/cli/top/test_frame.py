@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cli.jobs.test_queue import job, task
 
-from flyball.cli.server.top import (
+from flyball.cli.top.frame import (
     LETTERS,
     MAX_RATED,
     Rates,

@@ -1,25 +1,18 @@
-"""`flyball top`: shows the cluster at a glance, refreshed every second."""
+"""The state of the cluster at one moment, and its picture as plain lines."""
 
 from __future__ import annotations
 
 import itertools
-import shutil
 import string
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flyball.cli.formats import Job, clean, clock_text, size_text, span_s
 from flyball.cli.jobs.queue import grouped, label_of, why_text
 from flyball.cli.jobs.sensor_text import device_lines, uses_text
 from flyball.cli.jobs.show import progress_text
-from flyball.cli.live import State, connected, unit_of
-from flyball.cli.options import AsJson
-from flyball.cli.output import print_json
-from flyball.core.errors import BadInput
+from flyball.cli.live import unit_of
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text
 
@@ -27,14 +20,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from flyball.sdk.client import Client
-
-EXAMPLES = """\b
-Examples:
-  flyball top
-  flyball top --every 5
-  flyball top --once
-  flyball top --once --json
-"""
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 COLOURS = ("blue", "green", "magenta", "cyan", "yellow", "red")
@@ -46,9 +31,6 @@ MAX_RATED = 1000
 """Maximum number of jobs that rates are computed from: the newest of the last day."""
 MAX_ACTIVE = 1000
 """Maximum number of active jobs requested; the others are only counted."""
-RATES_EVERY_S = 5.0
-LINES_OFF_SCREEN = 24
-"""Lines of a frame that does not go to a terminal."""
 
 
 class Rates(NamedTuple):
@@ -77,27 +59,6 @@ class Snapshot(NamedTuple):
     waiting: int
     rates: Rates
     sensors: Mapping[str, Any]
-
-
-def top(
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
-    every_s: Annotated[float, typer.Option("--every", help="Seconds between frames.")] = 1.0,
-    as_json: AsJson = False,
-    state: State = None,
-) -> None:
-    """Show nodes, cores and GPUs by job, the queue and rates, until interrupted."""
-    if not 0.1 <= every_s <= 3600:
-        raise BadInput(f"--every {every_s:g} is out of range", "use 0.1 to 3600 seconds")
-    if as_json and not once:
-        raise BadInput("--json needs --once", "use flyball top --once --json")
-    with connected(state) as client:
-        if as_json:
-            snapshot = take_snapshot(client, recent_rates(client))
-            print_json({**snapshot._asdict(), "rates": snapshot.rates._asdict()})
-        elif once:
-            _print_frame(take_snapshot(client, recent_rates(client)))
-        else:
-            _show(client, every_s)
 
 
 # Querying --------------------------------------------------------------------------
@@ -172,7 +133,7 @@ def frame(snapshot: Snapshot, height: int) -> list[Text]:
     running = [job for job in snapshot.queue if job["state"] != JobState.PENDING]
     waiting = grouped([job for job in snapshot.queue if job["state"] == JobState.PENDING])
     letters = letters_of([job["id"] for job in running])
-    lines = [Text(line) for line in (_head(snapshot), _rates(snapshot.rates))]
+    lines = [Text(line) for line in (head(snapshot), rates_text(snapshot.rates))]
     if sensors := sensors_text(snapshot.sensors):
         lines.append(Text(sensors))
     lines += [Text(line) for line in device_lines(snapshot.sensors)]
@@ -196,7 +157,8 @@ def frame(snapshot: Snapshot, height: int) -> list[Text]:
     return lines
 
 
-def _head(snapshot: Snapshot) -> str:
+def head(snapshot: Snapshot) -> str:
+    """Return the first line: time, devices in use, jobs."""
     used, total = (
         sum(int(node[field]) for node in snapshot.nodes) for field in ("used", "devices")
     )
@@ -206,7 +168,8 @@ def _head(snapshot: Snapshot) -> str:
     return f"flyball top  {clock}  {busy}, {running:,} running, {snapshot.waiting:,} waiting"
 
 
-def _rates(rates: Rates) -> str:
+def rates_text(rates: Rates) -> str:
+    """Return the counts of the last minutes in a line."""
     wait = "" if rates.mean_wait_s is None else f", mean wait {duration_text(rates.mean_wait_s)}"
     minutes = f"{WINDOW_S / 60:.0f} min"
     counts = f"{rates.submitted:,} submitted, {rates.started:,} started, {rates.ended:,} ended"
@@ -253,42 +216,3 @@ def _waiting(group: Sequence[Job], now: float) -> str:
 def _more(count: int) -> Iterator[str]:
     if count > 0:
         yield f"    and {count:,} more"
-
-
-def _print_frame(snapshot: Snapshot) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, emoji=False, soft_wrap=True)
-    height = shutil.get_terminal_size().lines - 1 if sys.stdout.isatty() else LINES_OFF_SCREEN
-    for line in frame(snapshot, height):
-        line.rstrip()
-        console.print(line)
-
-
-def _show(client: Client, every_s: float) -> None:
-    """Show frame after frame: in place on a terminal, else one below the other."""
-    from rich.console import Group
-    from rich.live import Live
-
-    try:
-        if not sys.stdout.isatty():
-            for snapshot in _moments(client, every_s):
-                _print_frame(snapshot)
-                typer.echo()
-            return
-        with Live(screen=True, auto_refresh=False) as live:
-            for snapshot in _moments(client, every_s):
-                lines = frame(snapshot, shutil.get_terminal_size().lines - 1)
-                live.update(Group(*lines), refresh=True)
-    except KeyboardInterrupt:
-        return
-
-
-def _moments(client: Client, every_s: float) -> Iterator[Snapshot]:
-    """Yield snapshots forever; rates, which cost more, are refreshed less often."""
-    rates, counted = recent_rates(client), time.monotonic()
-    while True:
-        if time.monotonic() - counted >= RATES_EVERY_S:
-            rates, counted = recent_rates(client), time.monotonic()
-        yield take_snapshot(client, rates)
-        time.sleep(every_s)

@@ -1,0 +1,1 @@
+"""`flyball top`: the cluster at a glance, as a terminal application or as plain lines."""
