@@ -93,7 +93,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.bridge, app.state.counts, app.state.sessions = bridge, counts, sessions
-    app.state.brief_queue = Shared(bridge, plane.ask.brief_queue)
+    app.state.brief_queue = Shared(bridge, lambda: plane.ask.brief_queue())
     app.state.pages = AsyncExitStack()  # what the dashboard closes at its end
     routes = [route for router in ROUTERS for route in router.routes]
     check_rights(routes, OPEN_PATHS.__contains__)

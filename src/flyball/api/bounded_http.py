@@ -130,7 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return True  # the guard decides
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection to the protocol of web sockets, which is loaded with the first one."""
+        """Hand the connection to the protocol of web sockets, loaded with the first one."""
         from flyball.api.bounded_socket import BoundedSocket
 
         self.deadline_s = math.inf

@@ -29,7 +29,8 @@ Load = Callable[[], Awaitable[ASGIApp]]
 
 STYLE = """
 :root { color-scheme: light dark }
-body { font: 16px/1.6 system-ui, sans-serif; max-width: 34rem; margin: 12vh auto; padding: 0 1.2rem }
+body { font: 16px/1.6 system-ui, sans-serif; max-width: 34rem; margin: 12vh auto;
+  padding: 0 1.2rem }
 h1 { font-size: 1.4rem } code { font: 15px ui-monospace, monospace; padding: .1rem .3rem }
 pre { padding: .8rem; border: 1px solid #8886; border-radius: 6px; overflow-x: auto }
 button { font: inherit; padding: .5rem 1.2rem }

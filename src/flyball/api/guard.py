@@ -212,11 +212,9 @@ class Guard:
         set_caller(scope, caller)
         if wait_s := self._each.take(f"{caller.name} browser"):
             raise _too_many(wait_s)
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS:
-            if not headers.all(b"origin"):  # browsers always send it; other programs have a token
-                raise Problem(
-                    403, "the Origin header is missing", "send the token instead of a cookie"
-                )
+        changes = scope["type"] == "http" and scope["method"] not in SAFE_METHODS
+        if changes and not headers.all(b"origin"):  # browsers always send it
+            raise Problem(403, "the Origin header is missing", "send the token instead of a cookie")
         return True
 
     def _browser(self, headers: _Headers) -> Caller | None:
@@ -243,11 +241,13 @@ class Guard:
         Its session is checked again with every message, so that it ends with its session. Browsers
         answer the server's pings every few seconds, which are messages.
         """
+        if self._sessions is None:
+            await send({"type": "websocket.close", "code": 1008})
+            return
         headers = _Headers(scope)
         try:
             self._check_host(headers, scope)
-            is_ours = bool(headers.all(b"origin")) and self._sessions is not None
-            if not is_ours or not self._check_session(headers, scope):
+            if not headers.all(b"origin") or not self._check_session(headers, scope):
                 if wait_s := self._failures.take(_client(scope)):
                     raise _too_many(wait_s)
                 raise Problem(401, "a session is needed")

@@ -207,6 +207,15 @@ class DecisionsQuery(QueryModel):
 
     after: int = Field(0, ge=0, le=MAX_ID, description="Only newer than this number.")
     limit: int = Field(100, ge=1, le=1000)
+    last: int = Field(0, ge=0, le=1000, description="Instead: this many of the newest.")
+
+
+class HistoryQuery(QueryModel):
+    """A span of the past."""
+
+    since: float = Field(0, ge=0, le=1e11, description="From this time, in seconds since 1970.")
+    until: float = Field(0, ge=0, le=1e11, description="Until this time; 0 = now.")
+    limit: int = Field(10_000, ge=1, le=50_000, description="Most jobs; the latest are taken.")
 
 
 class OrdersQuery(QueryModel):

@@ -1,7 +1,7 @@
 """Sessions of browsers: a one-time code opens one, a signed cookie carries it.
 
-The cookie is signed with the token of the state folder, so sessions survive a restart of the control
-plane without a file of their own, and replacing the token ends all of them at once.
+The cookie is signed with the token of the state folder, so sessions survive a restart of the
+control plane without a file of their own, and replacing the token ends all of them at once.
 """
 
 from __future__ import annotations

@@ -180,6 +180,24 @@ class Decisions(View):
     decisions: list[dict[str, Any]]
 
 
+class HistoryView(View):
+    """What ran where within a span."""
+
+    nodes: list[dict[str, Any]]
+    columns: list[str] = Field(description="Names of the fields of a bar.")
+    bars: list[list[Any]] = Field(
+        description="A bar per attempt, node and run of neighbouring devices; times in seconds "
+        "since 1970."
+    )
+    by: dict[str, list[dict[str, Any]]] = Field(
+        description="Jobs, mean wait, device-hours, energy, cost and carbon by `user`, `account` "
+        "and `class`; of whole jobs, modelled where they were not recorded."
+    )
+    jobs: int
+    complete: bool = Field(description="Whether all jobs that ended in the span are in it.")
+    currency: str
+
+
 class EventRow(View):
     """One event; `docs/reference/journal.md` lists the kinds."""
 

@@ -1,4 +1,4 @@
-"""The devices of a cluster as columns: who holds each, how busy it is, its power and temperature."""
+"""The devices of a cluster as columns: who holds each, how busy, how warm, how much power."""
 
 from __future__ import annotations
 

@@ -103,12 +103,13 @@ class Feed:
             return replace(before, time_s=time.time(), signals=ask.signals())
         jobs = ask.queue_jobs()
         running = [job for job in jobs if job.rows]
+        earlier = before.devices if before else None
         return Picture(
             time_s=time.time(),
             seq=seq,
             running=len(running),
             pending=len(jobs) - len(running),
-            devices=device_table(ask.nodes(), running, telemetry, before and before.devices),
+            devices=device_table(ask.nodes(), running, telemetry, earlier),
             signals=ask.signals(),
             telemetry=telemetry,
         )

@@ -145,9 +145,7 @@ class Tag(ui.element):
 def _search() -> None:
     box: Any = ui.element("input").classes("fb-search")
     box.props('type="search" placeholder="Search jobs  /" aria-label="Search jobs"')
-    go = "(e) => { const v = e.target.value.trim(); if (v) window.location.href = "
-    go += "/^[1-9][0-9]*(_[0-9]+)?$/.test(v) ? `/jobs/${v}` : `/queue?search=${encodeURIComponent(v)}` }"
-    box.on("keydown.enter", js_handler=go)
+    box.on("keydown.enter", js_handler="(e) => flyballSearch(e.target.value.trim())")
 
 
 def _theme_button(theme: str) -> None:

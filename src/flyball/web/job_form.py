@@ -78,9 +78,7 @@ class JobForm:
             element.props["checked"] = bool(row.default)
         elif row.notation == "moment":
             element.props("type=datetime-local")
-        elif (
-            isinstance(form, Whole | Number) and row.notation != "duration" and row.name != "array"
-        ):
+        elif isinstance(form, Whole | Number) and not _is_worded(row):
             element.props("type=number").props(f'min={form.low:g} max={form.high:g} step="any"')
             element.props["placeholder"] = f"{row.default:g}"
         event = "change" if isinstance(form, Choice | Flag) else "input"
@@ -121,6 +119,11 @@ class JobForm:
         """Mark a field as not valid; "" = none."""
         for field, element in self._inputs.items():
             element.props["aria-invalid"] = "true" if field == name else "false"
+
+
+def _is_worded(row: JobField) -> bool:
+    """Return whether a number is written as people write it: `2h`, `0-9%4`."""
+    return row.notation == "duration" or row.name == "array"
 
 
 def _tag_of(row: JobField) -> str:

@@ -54,7 +54,8 @@ def timeline_options(
         "yAxis": {"type": "value", "minInterval": 1, "min": 0},
         "series": [
             {
-                "name": "devices", "type": "line", "step": "end", "showSymbol": False, "data": points,
+                "name": "devices", "type": "line", "step": "end", "showSymbol": False,
+                "data": points,
                 "lineStyle": {"color": "--c1", "width": 2}, "areaStyle": {"color": "--c1/33"},
                 "markLine": {"symbol": "none", "silent": True, "data": marks[-12:],
                              "lineStyle": {"color": "--soft", "type": "dashed"},

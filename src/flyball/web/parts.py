@@ -93,6 +93,14 @@ def table(
     return box
 
 
+@contextmanager
+def again(element: ui.element) -> Iterator[None]:
+    """Empty an element and add to it again."""
+    element.clear()
+    with element:
+        yield
+
+
 def facts(rows: Mapping[str, Any]) -> None:
     """Add a list of names and values; empty values are left out."""
     with ui.element("dl").classes("fb-facts"):

@@ -10,10 +10,21 @@ from nicegui import ui
 from starlette.types import ASGIApp
 
 from flyball.web.feed import Feed
-from flyball.web.views import job, now, queue
+from flyball.web.views import (
+    decisions,
+    history,
+    job,
+    learning,
+    loop,
+    now,
+    prediction,
+    queue,
+    system,
+    whatif,
+)
 
 STATIC = Path(__file__).parent / "static"
-VIEWS = (now, queue, job)
+VIEWS = (now, queue, job, history, decisions, whatif, prediction, learning, loop, system)
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E%3Cpath "
     "d='M16 4v24M6 12l10-8 10 8' fill='none' stroke='%230a5ea8' stroke-width='3'/%3E%3Ccircle "

@@ -11,11 +11,21 @@ from starlette.responses import Response
 from flyball.api import sse
 from flyball.api.bridge import bridge_of, json_response
 from flyball.api.callers import caller_of, needs, visible
-from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery
+from flyball.api.models import ActiveQuery, DecisionsQuery, EventsQuery, HistoryQuery
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import NoParameters
 from flyball.api.shared import Shared
-from flyball.api.views import BriefQueue, Decisions, Events, Forecast, Nodes, Queue, Signals
+from flyball.api.views import (
+    BriefQueue,
+    Decisions,
+    Events,
+    Forecast,
+    HistoryView,
+    Nodes,
+    Queue,
+    Signals,
+)
+from flyball.control.access.roles import Right
 from flyball.control.ask.active_pages import QueueQuery
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"], dependencies=needs(Right.READ))
@@ -84,8 +94,20 @@ async def signals(request: Request, query: NoParameters) -> Response:
 async def decisions(request: Request, query: Annotated[DecisionsQuery, Query()]) -> Response:
     """Return decisions and their reasons."""
     bridge = bridge_of(request)
-    rows = await bridge.call(bridge.plane.ask.decisions, query.after, query.limit)
+    after, limit = query.after, query.limit
+    if query.last:
+        newest = await bridge.call(bridge.plane.ask.last_decision)
+        after, limit = max(0, newest - query.last), query.last
+    rows = await bridge.call(bridge.plane.ask.decisions, after, limit)
     return json_response({"decisions": rows})
+
+
+@router.get("/history", response_model=HistoryView, responses=USUAL)
+async def history(request: Request, query: Annotated[HistoryQuery, Query()]) -> Response:
+    """Return what ran where within a span, and what it came to by user, account and class."""
+    bridge = bridge_of(request)
+    ask = bridge.plane.ask
+    return json_response(await bridge.call(ask.history, query.since, query.until, query.limit))
 
 
 @router.get("/events", response_model=Events, responses={**STREAM, **USUAL})

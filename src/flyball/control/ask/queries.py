@@ -14,6 +14,7 @@ from flyball.control.ask.bills import Prices
 from flyball.control.ask.brief_queue import brief_queue
 from flyball.control.ask.energy import measured
 from flyball.control.ask.explain_job import explain_job
+from flyball.control.ask.history_spans import COLUMNS, bars, node_rows, totals
 from flyball.control.ask.receipts import NOT_SAMPLED, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
@@ -30,7 +31,7 @@ from flyball.core.errors import NotFound, Unavailable
 from flyball.core.job_facts import Steps as ReportedSteps
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import LiveNode
-from flyball.core.units import US_PER_S
+from flyball.core.units import US_PER_S, to_us
 from flyball.monitor.features import Features, smoothed
 from flyball.monitor.states import states
 from flyball.physics.catalogue import unit_of
@@ -131,7 +132,7 @@ class Queries:
         return self._tokens.of(jobs, self._now_us())
 
     def brief_queue(self) -> dict[str, Any]:
-        """Return all active jobs in short, in the order of `queue`, and the newest event's number."""
+        """Return all active jobs in short, in the order of `queue`, and the last event's number."""
         seq, jobs = self._live_state.seq, self.queue()
         return {"seq": seq, **brief_queue(jobs, self.waiting_tokens(jobs), self._nodes)}
 
@@ -227,6 +228,35 @@ class Queries:
     def decisions(self, after: int, limit: int) -> list[dict[str, Any]]:
         """Return recorded decisions with a number above `after`."""
         return [{"seq": seq, **event} for seq, event in self._journal.decisions(after, limit)]
+
+    def last_decision(self) -> int:
+        """Return the number of the last decision, 0 = none."""
+        return self._journal.last_decision()
+
+    def history(self, since_s: float, until_s: float, limit: int) -> dict[str, Any]:
+        """Return what ran where within a span, and what it came to by user, account and class.
+
+        Energy, cost and carbon are those of whole jobs, modelled where they were not recorded.
+
+        Args:
+            until_s: 0 = now.
+            limit: maximum number of jobs; the latest ones are taken.
+        """
+        now_us = self._now_us()
+        since_us, until_us = to_us(since_s), to_us(until_s) or now_us
+        ended = [job for job in self._journal.ended(limit) if job.end_us >= since_us]
+        jobs = [job for job in self._active() if job.rows] + ended
+        jobs = [job for job in jobs if job.first_start_us and job.first_start_us < until_us]
+        receipts = {job.id: receipt(job, self._cluster, self._prices, now_us) for job in jobs}
+        return {
+            "nodes": node_rows(self._nodes),
+            "columns": COLUMNS,
+            "bars": list(bars(jobs, since_us, until_us, now_us)),
+            "by": totals(jobs, receipts),
+            "jobs": len(jobs),
+            "complete": len(ended) < limit,
+            "currency": self._prices.currency,
+        }
 
     def events(
         self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0

@@ -110,3 +110,23 @@ class JobLog(Element, component="job_log.js"):
         super().__init__()
         self._props["job"], self._props["attempt"] = job, attempt
         self._props["stream"] = stream
+
+
+class Gantt(Element, component="gantt.js"):
+    """What ran where; it reads the history from the API itself."""
+
+    def load(self, since_s: float, until_s: float) -> None:
+        """Show a span of the past; `until_s` 0 = until now."""
+        self.run_method("load", since_s, until_s)
+
+
+class LoopPicture(Element, component="loop_picture.js"):
+    """The four layers as one picture, with what flows between them now."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._props["start"] = dict(values)
+
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Show other values."""
+        self.run_method("set", dict(values))

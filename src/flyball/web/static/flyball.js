@@ -23,6 +23,11 @@
       document.querySelector("[data-key-help]")?.click();
     }
   });
+  window.flyballSearch = (text) => {
+    if (!text) return;
+    const isJob = /^[1-9][0-9]*(_[0-9]+)?$/.test(text);
+    window.location.href = isJob ? `/jobs/${text}` : `/queue?search=${encodeURIComponent(text)}`;
+  };
   window.flyballTheme = (value) => {
     document.cookie = `flyball_theme=${value}; path=/; max-age=31536000; samesite=strict`;
     Quasar.Dark.set(value === "auto" ? "auto" : value === "dark");

@@ -17,7 +17,7 @@ from flyball.web.feed import Feed, Picture
 from flyball.web.frame import Page, frame, tag
 from flyball.web.job_actions import add_actions
 from flyball.web.job_history import changes_of, history_rows, timeline_options
-from flyball.web.parts import ago, empty, facts, link, moment, panel, state_badge, table
+from flyball.web.parts import again, ago, empty, facts, link, moment, panel, state_badge, table
 
 ACTIVE = ("PENDING", "RUNNING", "COMPLETING")
 SERIES_S = 3600.0
@@ -120,23 +120,23 @@ class _JobView:
         self._job = await calls.get(f"jobs/{number}")
         events = (await calls.get("events", job=number, limit=1000))["events"]
         job = self._job
-        with _again(self._state):
+        with again(self._state):
             state_badge("PENDING" if job["held"] else job["state"], "held" if job["held"] else "")
-        with _again(self._why):
+        with again(self._why):
             if job["state"] == "PENDING":
                 _explain(await calls.get(f"jobs/{number}/why"))
             elif job["reason"]:
                 tag("div", f"Reason: {job['reason']}", "fb-notice")
         self._timeline.set(timeline_options(job, events, time.time()))
-        with _again(self._facts):
+        with again(self._facts):
             facts(_times(job))
-        with _again(self._decisions):
+        with again(self._decisions):
             rows = changes_of(events)
             if rows:
                 table(("When", "What", "Why", "Predicted"), rows, (3,), "Decisions")
             else:
                 tag("div", "None yet: it waits for its first start.", "note")
-        with _again(self._receipt):
+        with again(self._receipt):
             facts(history_rows(await calls.get(f"jobs/{number}/receipt")))
         await self._draw_use()
 
@@ -153,12 +153,12 @@ class _JobView:
         series: dict[str, Any] = {}
         for name, title in list(names.items())[:8]:
             try:
-                series[title] = await self._page.calls.get("series", name=name, seconds=SERIES_S)
+                series[title] = await self._page.calls.get("telemetry/series", name=name, seconds=SERIES_S)
             except Refused:
                 continue
         series = {title: one for title, one in series.items() if len(one["times"]) > 1}
         if set(series) != set(self._charts):
-            with _again(self._uses):
+            with again(self._uses):
                 tag("h2", "Use and reports")
                 if not series:
                     text = (
@@ -174,20 +174,6 @@ class _JobView:
                     self._charts[title].classes("low")
         for title, chart in self._charts.items():
             chart.set(_line(series[title], "Memory" in title))
-
-
-class _again:  # noqa: N801  # reads as a verb: `with _again(box):`
-    """Empty an element and add to it again."""
-
-    def __init__(self, element: ui.element) -> None:
-        self._element = element
-
-    def __enter__(self) -> None:
-        self._element.clear()
-        self._element.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._element.__exit__(*error)
 
 
 def _line(series: Mapping[str, Sequence[float]], is_memory: bool) -> dict[str, Any]:
