@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from flyball.control.decide.tuning_rounds import Tuning as LiveTuning
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
+    from flyball.learn.policy.artifact import PolicyFile
+    from flyball.learn.policy.governor import Governor
 
 __all__ = [
     "Live",
@@ -43,6 +45,7 @@ __all__ = [
     "build_live",
     "build_tuning",
     "build_twin",
+    "make_governor",
     "make_tuners",
     "policy_settings",
     "tuned",
@@ -103,6 +106,7 @@ class PolicySetting:
         decider: decides instead of the compiled kernel: a policy in plain Python.
         version: digest of the decider's code, for files that keep runs.
         pathways: scope in which its jobs follow their class pathways; "" = they do not.
+        learned: chooses other knobs in every epoch; None = they stay as they are.
     """
 
     name: str
@@ -112,6 +116,7 @@ class PolicySetting:
     decider: PolicyLike | None = None
     version: str = ""
     pathways: str = ""
+    learned: PolicyFile | None = None
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -119,7 +124,8 @@ def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
 
     `max-min@gavel` is a policy of target shares that decides as Gavel's simulator does.
     `tuned:FILE` is the setting that `flyball bench tune-heuristics` wrote to that file, and
-    `tuned:before` the one that `tuned` was until it was last tuned again.
+    `tuned:before` the one that `tuned` was until it was last tuned again. `learned` is the policy
+    that ships, `learned:FILE` one that `flyball learn train` wrote.
 
     Raises:
         BadInput: an unknown policy or knob, or a value out of range.
@@ -136,6 +142,8 @@ def _setting(name: str, settings: list[str]) -> PolicySetting:
     if kind == "tuned" and colon:
         knobs = BEFORE if path == "before" else _knobs_in(path, name)
         return PolicySetting(name, knobs.with_settings(settings))
+    if kind == "learned":
+        return _learned(name, path, settings)
     shelf_name, at, mode = name.partition("@")
     policy = get_policy(shelf_name)
     knobs = policy.knobs
@@ -150,6 +158,22 @@ def _setting(name: str, settings: list[str]) -> PolicySetting:
         knobs = gavel.gavel_knobs(knobs, policy.blind)
     knobs = knobs.with_settings(settings)
     return PolicySetting(name, knobs, policy.allocator_with(knobs))
+
+
+def _learned(name: str, path: str, settings: list[str]) -> PolicySetting:
+    """A policy that chooses the knobs itself, starting from the incumbent's."""
+    from flyball.learn.env.spaces import INCUMBENT
+    from flyball.learn.policy.artifact import read, shipped
+    from flyball.learn.policy.forward import Net
+
+    if settings:
+        raise BadInput(
+            f"policy {name} sets the knobs itself, so --set {settings[0]} has no effect",
+            "leave --set out, or use tuned",
+        )
+    file = read(Path(path) if path else shipped())
+    Net(file)  # refuses tensors that do not fit
+    return PolicySetting(name, INCUMBENT, version=file.hash, learned=file)
 
 
 def _knobs_in(path: str, policy: str) -> Knobs:
@@ -262,7 +286,29 @@ def build_twin(
     tuning = None if policy.tuning is None else build_tuning(policy)
     if cluster.money_per_day or cluster.carbon_kg_per_day:
         tuning = _within_day(policy, tuning)
+    if policy.learned is not None:
+        from flyball.learn.policy.governed import GovernedTwin
+
+        governor = make_governor(policy.learned, cluster)
+        return GovernedTwin(
+            governor, cluster, workload, policy.knobs, effects, policy.allocator, tuning
+        )
     return Twin(cluster, workload, policy.knobs, effects, policy.allocator, tuning)
+
+
+def make_governor(file: PolicyFile, cluster: Cluster, limit_s: float | None = None) -> Governor:
+    """What serves a policy file on a cluster.
+
+    Args:
+        file: of the policy.
+        cluster: its price and carbon intensity decide what counts.
+        limit_s: time a choice may take; None = any, as on virtual clocks.
+    """
+    from flyball.learn.policy.forward import Net
+    from flyball.learn.policy.governor import Governor, default_priorities
+
+    priorities = default_priorities(cluster.price is not None, cluster.carbon is not None)
+    return Governor(Net(file), priorities, limit_s)
 
 
 def _within_day(policy: PolicySetting, tuning: Tuning | None) -> Tuning:

@@ -380,16 +380,28 @@ class Twin(Stepped):
             raise BadInput(f"{path} is not a dump of a twin: {error}") from None
         if meta["format"] != DUMP_FORMAT:
             raise BadInput(f"{path} has format {meta['format']}", f"this version: {DUMP_FORMAT}")
-        twin = cls.__new__(cls)
-        twin.allocator, twin.tuning = allocator, None
-        twin.state = assemble(
+        state = assemble(
             {
                 name: array.view(np.recarray) if array.dtype.names else array
                 for name, array in arrays.items()
             }
         )
-        twin._price, twin._carbon = signals_of(twin.state)
-        twin._set(Knobs().with_settings([f"{k}={v}" for k, v in meta["knobs"].items()]))
+        knobs = Knobs().with_settings([f"{k}={v}" for k, v in meta["knobs"].items()])
+        return cls.of_state(state, knobs, allocator)
+
+    @classmethod
+    def of_state(cls, state: State, knobs: Knobs, allocator: Allocator | None = None) -> Twin:
+        """Return a twin that goes on from a state, which it takes over.
+
+        Args:
+            state: one that these knobs decided in so far.
+            knobs: settings of the decisions.
+            allocator: sets the target shares, if the twin had one.
+        """
+        twin = cls.__new__(cls)
+        twin.allocator, twin.tuning, twin.state = allocator, None, state
+        twin._price, twin._carbon = signals_of(state)
+        twin._set(knobs)
         return twin
 
     def results(self, window: tuple[Mark, Mark]) -> Results:

@@ -87,3 +87,19 @@ def test_a_mask_keeps_a_strategy_from_being_chosen(tmp_path: Path) -> None:
     mask = np.ones(len(STRATEGIES), bool)
     mask[best] = False
     assert not np.array_equal(net.forward(seen, mask).residuals, free.residuals)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "conv-lstm"])
+def test_the_gradient_is_that_of_differences(tmp_path: Path, kind: str) -> None:
+    net = _net(tmp_path, mlp() if kind == "mlp" else conv_lstm(), kind)
+    first, second = _observations(2)
+    net.forward(first)
+    x, h, c = net.normalised(second), net.h, net.c
+    size = len(net.hidden_of(x, h, c)[0])
+    weights = np.random.default_rng(1).normal(0.0, 1.0, size).astype(np.float32)
+    gradient = net.gradient(x, h, c, weights)
+    for at in np.random.default_rng(2).choice(SIZE, 40, replace=False).tolist():
+        step = np.zeros(SIZE, np.float32)
+        step[at] = 1e-2
+        change = net.hidden_of(x + step, h, c)[0] - net.hidden_of(x - step, h, c)[0]
+        assert gradient[at] == pytest.approx(float(change @ weights) / 2e-2, abs=2e-2)

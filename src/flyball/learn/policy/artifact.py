@@ -27,6 +27,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class PolicyFile:
     def epoch_s(self) -> float:
         """Return the time between two decisions."""
         return float(self.card["epoch_s"])
+
+
+def shipped() -> Path:
+    """Return where the policy that ships with Flyball is."""
+    return Path(str(files("flyball").joinpath("data", "learned.safetensors")))
 
 
 def card_path(path: Path) -> Path:

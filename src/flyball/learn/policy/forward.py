@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from flyball.core.errors import BadInput
 from flyball.learn.env.spaces import (
@@ -43,6 +44,7 @@ from flyball.learn.policy.artifact import REMEDY, PolicyFile
 PATTERN_SHAPE = next(part.shape for part in LAYOUT if part.name == "pattern")
 PATTERN = SLICES["pattern"]
 KERNEL = 3
+Mask = npt.NDArray[np.bool_]
 HALF = (PATTERN_SHAPE[1] + 1) // 2, (PATTERN_SHAPE[2] + 1) // 2
 """Rows and columns after a stride of 2."""
 
@@ -90,12 +92,16 @@ class Net:
         self.h: Vector = np.zeros(size, np.float32)
         self.c: Vector = np.zeros(size, np.float32)
 
+    def fresh(self) -> Net:
+        """Return the same without a memory."""
+        return type(self)(self.file)
+
     def normalised(self, observation: Vector) -> Vector:
         """Return an observation as the net reads it."""
         out: Vector = (observation - self._t["norm.mean"]) / self._scale
         return out
 
-    def forward(self, observation: Vector, mask: Vector | None = None) -> Output:
+    def forward(self, observation: Vector, mask: Mask | None = None) -> Output:
         """Return the outputs for an observation; the memory goes an epoch further.
 
         Args:
@@ -125,12 +131,78 @@ class Net:
         seen = self._convolved(x[PATTERN].reshape(PATTERN_SHAPE))
         rest = np.concatenate([x[: PATTERN.start], x[PATTERN.stop :]])
         embedded = self._activated(self._linear("embed", np.concatenate([seen, rest])))
-        gates = self._t["lstm.weight_ih"] @ embedded + self._t["lstm.bias_ih"]
-        gates = gates + self._t["lstm.weight_hh"] @ h + self._t["lstm.bias_hh"]
-        i, f, g, o = gates.reshape(4, -1)
+        i, f, g, o = self._gates(embedded, h)
         c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
         h = _sigmoid(o) * np.tanh(c)
         return h, h, c
+
+    def tensor(self, name: str) -> Vector:
+        """Return a tensor of the file."""
+        return self._t[name]
+
+    def gradient(self, x: Vector, h: Vector, c: Vector, of_hidden: Vector) -> Vector:
+        """Return the gradient by the normalised observation of a linear function of the hidden.
+
+        Args:
+            x, h, c: what `hidden_of` was given.
+            of_hidden: the function's weights.
+        """
+        if not self._recurrent:
+            return self._gradient_of_layers(x, of_hidden)
+        seen = self._convolved(x[PATTERN].reshape(PATTERN_SHAPE))
+        rest = np.concatenate([x[: PATTERN.start], x[PATTERN.stop :]])
+        before = self._linear("embed", np.concatenate([seen, rest]))
+        gates = self._gates(self._activated(before), h)
+        i, f, g, o = _sigmoid(gates[0]), _sigmoid(gates[1]), np.tanh(gates[2]), _sigmoid(gates[3])
+        memory = np.tanh(f * c + i * g)
+        of_c: Vector = of_hidden * o * (1 - memory**2)
+        of_gates = np.concatenate(
+            [
+                of_c * g * i * (1 - i),
+                of_c * c * f * (1 - f),
+                of_c * i * (1 - g**2),
+                of_hidden * memory * o * (1 - o),
+            ]
+        )
+        of_embedded: Vector = (of_gates @ self._t["lstm.weight_ih"]) * self._slope(before)
+        of_joined: Vector = of_embedded @ self._t["embed.weight"]
+        out = np.zeros_like(x)
+        out[PATTERN.stop :] = of_joined[len(seen) :]
+        out[PATTERN] = self._gradient_of_maps(x, seen, of_joined[: len(seen)])
+        return out
+
+    def _gradient_of_maps(self, x: Vector, seen: Vector, of_seen: Vector) -> Vector:
+        """Return the gradient by the pattern, from that by its maps."""
+        pattern = x[PATTERN].reshape(PATTERN_SHAPE)
+        first = np.maximum(_conv(pattern, self._t["conv1.weight"], self._t["conv1.bias"], 1), 0.0)
+        second = (of_seen * (seen > 0)).reshape(-1, *HALF)
+        of_first = _conv_back(second, self._t["conv2.weight"], first.shape, 2) * (first > 0)
+        return _conv_back(of_first, self._t["conv1.weight"], PATTERN_SHAPE, 1).reshape(-1)
+
+    def _gradient_of_layers(self, x: Vector, of_hidden: Vector) -> Vector:
+        slopes = []
+        for at in range(self._hidden):
+            before = self._linear(f"hidden{at}", x)
+            slopes.append(self._slope(before))
+            x = self._activated(before)
+        for at in reversed(range(self._hidden)):
+            of_hidden = np.asarray(
+                (of_hidden * slopes[at]) @ self._t[f"hidden{at}.weight"], np.float32
+            )
+        return of_hidden
+
+    def _slope(self, before: Vector) -> Vector:
+        """Return the derivative of the activation."""
+        if self._tanh:
+            slope: Vector = 1 - np.tanh(before) ** 2
+            return slope
+        return (before > 0).astype(np.float32)
+
+    def _gates(self, embedded: Vector, h: Vector) -> Vector:
+        gates = self._t["lstm.weight_ih"] @ embedded + self._t["lstm.bias_ih"]
+        gates = gates + self._t["lstm.weight_hh"] @ h + self._t["lstm.bias_hh"]
+        out: Vector = gates.reshape(4, -1)
+        return out
 
     def _convolved(self, pattern: Vector) -> Vector:
         first = np.maximum(_conv(pattern, self._t["conv1.weight"], self._t["conv1.bias"], 1), 0.0)
@@ -160,6 +232,21 @@ def _conv(x: Vector, weight: Vector, bias: Vector, stride: int) -> Vector:
     flat = windows.transpose(1, 2, 0, 3, 4).reshape(rows * columns, -1)
     out: Vector = (flat @ weight.reshape(len(weight), -1).T + bias).T
     return out.reshape(len(weight), rows, columns)
+
+
+def _conv_back(of_out: Vector, weight: Vector, shape: tuple[int, ...], stride: int) -> Vector:
+    """Return the gradient by a convolution's input, from that by its output."""
+    padded = np.zeros((shape[0], shape[1] + 2, shape[2] + 2), np.float32)
+    rows, columns = of_out.shape[1:]
+    for row in range(KERNEL):
+        for column in range(KERNEL):
+            part = np.tensordot(weight[:, :, row, column], of_out, axes=(0, 0))
+            padded[
+                :,
+                row : row + stride * rows : stride,
+                column : column + stride * columns : stride,
+            ] += part
+    return padded[:, 1:-1, 1:-1]
 
 
 class _Shapes:

@@ -1,0 +1,55 @@
+"""Says which numbers of an observation moved a choice: gradient times input, in one backward pass.
+
+The choice is that of a strategy over the incumbent, or, where the strategy is the incumbent's, the
+residual furthest from 0. A number's part is the gradient of this at the observation, times how far
+the number is from its mean in training. Numbers of the pattern and the queue are added up, as no
+single one says much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flyball.learn.env.spaces import RESIDUALS, SLICES, Vector, number_names
+from flyball.learn.policy.forward import PATTERN, Net, Output
+
+SHOWN = 5
+"""Numbers named at most."""
+SUMMED = ("pattern", "queue")
+
+Features = list[tuple[str, float]]
+
+
+def moved_by(net: Net, observation: Vector, out: Output, h: Vector, c: Vector) -> Features:
+    """Return what moved a choice most, with its part; above 0 = towards it.
+
+    Args:
+        net: that of the policy.
+        observation: what it saw.
+        out: what it said.
+        h, c: its memory before.
+    """
+    x = net.normalised(observation)
+    best = int(np.argmax(out.q))
+    if best:
+        weights = net.tensor("advantage.weight")
+        gradient = weights[best] - weights[0]
+    else:
+        means = net.tensor("mean.weight").reshape(-1, len(RESIDUALS), len(out.hidden))[0]
+        at = int(np.argmax(np.abs(out.residuals)))
+        gradient = means[at] * np.sign(out.residuals[at])
+    parts = net.gradient(x, h, c, gradient) * x
+    return _named(parts)
+
+
+def _named(parts: Vector) -> Features:
+    """Return the largest parts with their names."""
+    sums = [(f"{name} as a whole", float(parts[SLICES[name]].sum())) for name in SUMMED]
+    names = number_names()
+    rest = max(SLICES[name].stop for name in SUMMED)
+    singles = [(names[at], float(parts[at])) for at in range(rest, len(parts))]
+    largest = sorted([*sums, *singles], key=lambda part: -abs(part[1]))[:SHOWN]
+    return [(name, round(part, 3)) for name, part in largest if part]
+
+
+assert PATTERN.start == 0, "the pattern comes first, so that its gradient does"
