@@ -226,21 +226,30 @@ class Wave:
         return step_many(twins, rows, until_us=self.now_us[left], threads=self.threads)
 
     def _result(self, run: int) -> RunTotals:
-        twin = self.twins[run]
-        mark = twin.mark(twin.now_us)
-        results = twin.results((mark, mark))
-        waits_us = results.first_start_us - results.submit_us
-        return RunTotals(
-            completion_s=float((results.end_us - results.submit_us).mean()) / US_PER_S,
-            energy_j=mark.energy_j,
-            money=mark.money or 0.0,
-            carbon_g=mark.carbon_g or 0.0,
-            preemptions=float(results.preemptions.mean()),
-            fairness_p95=float(np.quantile(finish_time_fairness(results), 0.95)),
-            wait_p99_s=float(np.quantile(waits_us, 0.99)) / US_PER_S,
-            peak_w=float(self._peak_w[run]),
-            priorities=tuple(self.problems[run].priorities.tolist()),
-        )
+        priorities = self.problems[run].priorities
+        return totals_of(self.twins[run], priorities, float(self._peak_w[run]))
+
+
+def totals_of(twin: Twin, priorities: Floats, peak_w: float | None = None) -> RunTotals:
+    """Return what a run that is over cost.
+
+    Args:
+        peak_w: highest mean draw of an epoch; None = the highest draw of any instant.
+    """
+    mark = twin.mark(twin.now_us)
+    results = twin.results((mark, mark))
+    waits_us = results.first_start_us - results.submit_us
+    return RunTotals(
+        completion_s=float((results.end_us - results.submit_us).mean()) / US_PER_S,
+        energy_j=mark.energy_j,
+        money=mark.money or 0.0,
+        carbon_g=mark.carbon_g or 0.0,
+        preemptions=float(results.preemptions.mean()),
+        fairness_p95=float(np.quantile(finish_time_fairness(results), 0.95)),
+        wait_p99_s=float(np.quantile(waits_us, 0.99)) / US_PER_S,
+        peak_w=results.peak_power_w if peak_w is None else peak_w,
+        priorities=tuple(priorities.tolist()),
+    )
 
 
 def _begun(
