@@ -161,9 +161,9 @@ def _print(content: dict[str, Any], compared: Compared) -> None:
         ordered = sorted(rows, key=lambda row: groups.index(row["group"]))
         print_table(title, header, [_cells(row) for row in ordered], 2)
     if content["mission"]:
-        header = ("learner", "seeds", "converged", "sample eff.", "spread", "largest", "gain")
+        columns = ("learner", "seeds", "converged", "sample eff.", "spread", "largest", "gain")
         cells = [_mission_cells(row) for row in content["mission"]]
-        print_table("Learners; columns are defined in docs/concept/learning.md", header, cells)
+        print_table("Learners; columns are defined in docs/concept/learning.md", columns, cells)
     verdict = content["verdict"]
     overall = verdict["overall"]
     if overall is not None:
