@@ -291,6 +291,9 @@ class Opened(Event):
     pathways: Annotated[
         str | None, "how far class pathways are followed: `named`, `jobs` or `cluster`"
     ] = None
+    learned: Annotated[
+        Values | None, "file, hash and epoch of the learned policy; absent = none"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +322,11 @@ class Decided(Event):
     ] = None
     pathway: Annotated[
         str | None, "class pathway whose knobs and tuners it followed; absent = none"
+    ] = None
+    learned: Annotated[
+        Values | None,
+        "what a learned policy chose for an epoch that begins here, and from which inputs besides "
+        "the state; absent = none did",
     ] = None
 
     def as_dict(self) -> dict[str, Any]:
