@@ -38,7 +38,7 @@ def compare(
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(help="Judge on the last 30 % of your own history instead. Needs --cluster."),
+        typer.Option(help="Judge on the last 20 % of your own history instead. Needs --cluster."),
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", "-c", help=CLUSTER_HELP)] = None,
     share: Annotated[
@@ -163,7 +163,7 @@ def _print(content: dict[str, Any], compared: Compared) -> None:
     if content["mission"]:
         columns = ("learner", "seeds", "converged", "sample eff.", "spread", "largest", "gain")
         cells = [_mission_cells(row) for row in content["mission"]]
-        print_table("Learners; columns are defined in docs/concept/learning.md", columns, cells)
+        print_table("Learners; columns are defined in docs/concept/training.md", columns, cells)
     verdict = content["verdict"]
     overall = verdict["overall"]
     if overall is not None:

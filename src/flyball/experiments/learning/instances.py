@@ -139,7 +139,7 @@ def history_problems(history: History, energy: float = 1.0) -> list[Problem]:
     if len(parts) < 2:
         raise BadInput(
             f"only {len(jobs)} jobs of the history are left to judge on",
-            "collect more; 30 % of the history is kept from training",
+            "collect more; the last 20 % of a history is kept from training",
         )
     return [_history_problem(cluster, part, kind, energy, at, history.sigma)
             for at, part in enumerate(parts)]  # fmt: skip
