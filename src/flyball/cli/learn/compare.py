@@ -21,7 +21,7 @@ EXAMPLES = """\b
 Examples:
   flyball learn compare --runs runs --resume compare.jsonl
   flyball learn compare --policy runs/linear/policy.safetensors --share 0.3
-  flyball learn compare --runs runs --energy 0 --json
+  flyball learn compare --runs runs --groups 'half load,other' --energy 0 --json
   flyball learn compare --runs runs --history ~/.local/state/flyball -c mine.yaml
 \b
 Needs FLYBALL_DATA (recorded prices, carbon intensities and Philly's jobs), except with --history.
@@ -44,6 +44,9 @@ def compare(
     share: Annotated[
         float, typer.Option(help="Part of the held-out set to run, e.g. 0.3; 1 = all of it.")
     ] = 1.0,
+    groups: Annotated[
+        str, typer.Option(help="Some of these groups of instances, separated by commas.")
+    ] = "half load,held out,philly,other",
     energy: Annotated[
         float, typer.Option(help="Weight of the cost of energy beside 1 for completion time.")
     ] = 1.0,
@@ -75,7 +78,8 @@ def compare(
     from flyball.experiments.learning import compare as comparing
 
     arms = _arms(runs, policy or [], look_aheads)
-    plan = _plan(arms, history, cluster, share, energy, epoch_s)
+    chosen = [group.strip() for group in groups.split(",") if group.strip()]
+    plan = _plan(arms, history, cluster, (share, chosen), energy, epoch_s)
     # 2. Run what is not on record.
     warm(note)
     with kept_results(resume, "learn-compare") as kept:
@@ -110,14 +114,14 @@ def _arms(runs: Path | None, files: list[Path], look_aheads: int) -> list[Arm]:
 
 
 def _plan(
-    arms: list[Arm], history: Path | None, cluster: str | None, share: float, energy: float,
-    epoch_s: float,
+    arms: list[Arm], history: Path | None, cluster: str | None,
+    part: tuple[float, list[str]], energy: float, epoch_s: float,
 ) -> Plan:  # fmt: skip
     from flyball.experiments.learning.compare import Plan
     from flyball.experiments.learning.instances import Instance, all_instances, history_problems
 
     if history is None or cluster is None:
-        return Plan(tuple(all_instances(share)), tuple(arms), epoch_s, energy)
+        return Plan(tuple(all_instances(*part)), tuple(arms), epoch_s, energy)
     from flyball.experiments.learning.history import read_history
 
     problems = history_problems(read_history(history, cluster, note), energy)

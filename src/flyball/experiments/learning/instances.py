@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from flyball.core.effects import Effects
-from flyball.core.errors import BadInput
+from flyball.core.errors import BadInput, UnknownName
 from flyball.core.shared_data import shared_data
 from flyball.core.workload import Workload
 from flyball.experiments.held_out import held_out
@@ -91,12 +91,19 @@ def goals(kind: str, energy: float) -> np.ndarray[tuple[int], np.dtype[np.float6
     return np.array([values[name] for name in PRIORITIES])
 
 
-def all_instances(share: float = 1.0) -> list[Instance]:
-    """Return the whole held-out set, or the first part of every group.
+def all_instances(share: float = 1.0, groups: Sequence[str] = tuple(GROUPS)) -> list[Instance]:
+    """Return the whole held-out set, or the first part of some groups.
 
     Args:
         share: of the instances of each scenario, at least one.
+        groups: of `GROUPS`.
+
+    Raises:
+        UnknownName: there is no such group.
     """
+    for group in groups:
+        if group not in GROUPS:
+            raise UnknownName("group of instances", group, GROUPS)
     _check_data()
     kept_out = [name for name in held_out().scenarios if not name.startswith("philly")]
     philly = [name for name in held_out().scenarios if name.startswith("philly")]
@@ -106,7 +113,7 @@ def all_instances(share: float = 1.0) -> list[Instance]:
         for name in names:
             for seed in range(max(1, round(share * GROUPS[group]))):
                 out.append(_with_signal(Instance(group, name, seed), len(out)))
-    return out
+    return [instance for instance in out if instance.group in groups]
 
 
 def _with_signal(instance: Instance, number: int) -> Instance:
@@ -156,8 +163,3 @@ def _history_problem(
 def problem_of(instance: Instance, energy: float) -> Problem:
     """Return an instance's problem; the last few are kept."""
     return instance.problem(energy)
-
-
-def named(instances: Sequence[Instance], group: str) -> list[int]:
-    """Return the numbers of the instances of a group or a scenario."""
-    return [at for at, one in enumerate(instances) if group in (one.group, one.scenario)]
