@@ -108,8 +108,11 @@ def _arms(runs: Path | None, files: list[Path], look_aheads: int) -> list[Arm]:
     if runs is not None:
         out += arms.trained_arms(runs)
     if shipped().exists():
-        out.append(arms.file_arm(arms.SHIPPED, shipped()))
-    out += [arms.file_arm(str(path), path) for path in files]
+        files = [shipped(), *files]
+    for path in files:
+        name = arms.SHIPPED if path == shipped() else str(path)
+        out.append(arms.file_arm(name, path))
+        out.append(arms.guarded(out[-1]))
     return out
 
 

@@ -8,19 +8,21 @@ from flyball.cli.lazy import LazyGroup, Part
 
 PARTS = {
     "train": Part(
-        "learn.train:train", "Train a policy on drawn problems or on your own history; resumable."
+        "learn.train:train", "Train a policy; keep the best one, its curve and its card."
     ),
     "compare": Part(
         "learn.compare:compare",
-        "Compare policies with rules on problems that no training saw, paired, with intervals.",
+        "Compare policies with the rules they have to beat, on what neither has seen.",
     ),
     "search": Part(
         "learn.search:search",
-        "Search hyper-parameters: genetic against random and particle swarm at equal budget.",
+        "Search hyper-parameters three ways at equal budget; say whether the genetic one pays.",
     ),
-    "show": Part("learn.show:show", "Show a policy file: what it is, its scores and its limits."),
+    "show": Part(
+        "learn.show:show", "Show what a policy is, how it was made, its scores and its limits."
+    ),
     "export": Part(
-        "learn.show:export", "Copy the policy of a training run, checked, to where you serve it."
+        "learn.show:export", "Copy a policy with its card, after checking that it can be served."
     ),
 }
 
@@ -32,7 +34,7 @@ class Learn(LazyGroup):
 
 
 app = typer.Typer(
-    help="Train policies that choose the scheduler's knobs, and compare them with simpler ones.",
+    help="Train policies that choose the knobs; compare them with simpler ones.",
     cls=Learn,
     no_args_is_help=True,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from flyball.app import PolicySetting, build_twin, tuned, tuning_setting
+from flyball.app import PolicySetting, build_twin, policy_settings, tuned, tuning_setting
 from flyball.core.errors import BadInput
 from flyball.learn.env.problems import Problem
 from flyball.learn.rivals.look_ahead import LookSettings, look_ahead
@@ -19,6 +19,8 @@ from flyball.learn.whole_runs import RunPolicy, RunTotals, totals_of, whole_runs
 from flyball.schedule.policies.registry import get_policy
 
 INCUMBENT, MARKET, LOOK_AHEAD, SHIPPED = "incumbent", "power rule", "look-ahead", "learned"
+GUARDED = "learned, guarded"
+"""Kind of an arm that serves a policy file with all its guards, as `replay -p learned` does."""
 MARKET_RULE = (
     *("power.slowdown=0.25", "power.spare=0", "power.follow=1", "power.deepest=0.5"),
 )  # fmt: skip
@@ -93,10 +95,17 @@ def file_arm(name: str, path: Path) -> Arm:
     return Arm(name, kind, str(path), str(card["sha256"])[:16])
 
 
+def guarded(arm: Arm) -> Arm:
+    """Return the arm of the same policy file, served with its guards."""
+    return Arm(f"{arm.name}, guarded", GUARDED, arm.path, arm.digest)
+
+
 def run_arm(arm: Arm, problem: Problem, epoch_s: float) -> RunTotals:
     """Run a problem to its end under an arm."""
     if arm.kind == MARKET:
-        return _market_run(problem)
+        return _replayed(market_policy(), problem)
+    if arm.kind == GUARDED:
+        return _replayed(policy_settings(f"learned:{arm.path}", [])[0], problem)
     if arm.kind == LOOK_AHEAD:
         return look_ahead([problem], LookSettings(), epoch_s, problem.seed)[0][0]
     policy = _policy(arm.path) if arm.path else None
@@ -119,8 +128,8 @@ def market_policy() -> PolicySetting:
     return tuned(base, tuning_setting("power", list(MARKET_RULE), MARKET_EVERY_S))
 
 
-def _market_run(problem: Problem) -> RunTotals:
-    """Run a problem under the cap-and-sleep rule."""
-    twin = build_twin(problem.cluster, problem.workload, market_policy(), problem.effects)
+def _replayed(policy: PolicySetting, problem: Problem) -> RunTotals:
+    """Run a problem as `flyball replay` would."""
+    twin = build_twin(problem.cluster, problem.workload, policy, problem.effects)
     twin.run()
     return totals_of(twin, problem.priorities)

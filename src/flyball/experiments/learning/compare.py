@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.metrics import student_95
-from flyball.experiments.learning.arms import INCUMBENT, Arm, run_arm
+from flyball.experiments.learning.arms import GUARDED, INCUMBENT, Arm, run_arm
 from flyball.experiments.learning.instances import Instance, problem_of
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.workers import Workers
@@ -248,7 +248,7 @@ def winner(compared: Compared) -> int:
     ranked = [
         (figures.median, at)
         for at, arm in enumerate(compared.plan.arms)
-        if arm.path and arm.kind != "bandit"
+        if arm.path and arm.kind not in ("bandit", GUARDED)
         and (figures := change(compared.changes(at, base, everything, "objective")))
     ]  # fmt: skip
     return min(ranked)[1] if ranked else base
