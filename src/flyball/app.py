@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from flyball.control.plane import Plane
     from flyball.learn.policy.artifact import PolicyFile
     from flyball.learn.policy.governor import Governor
+    from flyball.learn.policy.live import LiveGovernor
 
 __all__ = [
     "Live",
@@ -48,6 +49,7 @@ __all__ = [
     "make_governor",
     "make_tuners",
     "policy_settings",
+    "recorded_governor",
     "tuned",
     "tuning_setting",
     "warm",
@@ -360,6 +362,7 @@ def build_live(
     max_processes: int | None = None,
     features: Sequence[str] = (),
     pathways: Scope = Scope.NAMED,
+    limit_s: float | None = None,
 ) -> Live:
     """Return the control plane of a state folder, recovered and ready to start.
 
@@ -373,6 +376,7 @@ def build_live(
         max_processes: processes and threads of a job that states no limit; None = the engine's.
         features: names that jobs can require this machine to have.
         pathways: how far class pathways are followed.
+        limit_s: time that a choice of a learned policy may take; None = the default.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
@@ -388,6 +392,9 @@ def build_live(
             f"policy {policy.name} sets target shares, which only replays support so far",
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
+    governor = None
+    if policy.learned is not None:
+        governor = _live_governor(policy.learned, prices, pathways, limit_s)
     clock = LiveClock()
     engine = _engine(state, clock, simulated, max_processes, features)
 
@@ -398,12 +405,58 @@ def build_live(
 
     plane = Plane(
         state, engine, policy.name, policy.knobs, start_clock, prices,
-        passing=passing, tuning=tuning, pathways=pathways,
+        passing=passing, tuning=tuning, pathways=pathways, governor=governor,
     )  # fmt: skip
     plane.ask.sensors = Telemetry(state / "telemetry")
     plane.forecaster.slowdown = Contention(os.getpid()).slowdown
     recovered = plane.open()
     return Live(plane, Driver(plane, engine), engine, recovered)
+
+
+def _live_governor(
+    file: PolicyFile, prices: Prices, pathways: Scope, limit_s: float | None
+) -> LiveGovernor:
+    """What serves a policy file to a live cluster.
+
+    Raises:
+        BadInput: the cluster follows pathways, which set the knobs too.
+    """
+    from flyball.learn.policy.governor import LIMIT_S
+
+    if pathways == Scope.CLUSTER:
+        raise BadInput(
+            "--pathways cluster does not go with a learned policy: both set the knobs",
+            "use --pathways jobs, or another policy",
+        )
+    given = tuple(signal is not None for signal in prices.signals)
+    return _governing(file, given[0], given[1], LIMIT_S if limit_s is None else limit_s)
+
+
+def _governing(
+    file: PolicyFile, price: bool, carbon: bool, limit_s: float | None = None
+) -> LiveGovernor:
+    from flyball.learn.policy.forward import Net
+    from flyball.learn.policy.governor import Governor, default_priorities
+    from flyball.learn.policy.live import LiveGovernor
+
+    return LiveGovernor(Governor(Net(file), default_priorities(price, carbon), limit_s))
+
+
+def recorded_governor(about: Mapping[str, Any]) -> LiveGovernor | None:
+    """What serves the policy that a journal names; None = its file is gone, or another one.
+
+    Args:
+        about: as `opened` records it.
+    """
+    from flyball.learn.policy.artifact import read
+
+    try:
+        file = read(Path(about["file"]))
+    except BadInput:
+        return None
+    if file.hash != about["hash"]:
+        return None
+    return _governing(file, bool(about["price"]), bool(about["carbon"]))
 
 
 WORKER_COMMAND = (sys.executable, "-m", "flyball.worker")

@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from flyball.control.ask.bills import Prices
+from flyball.control.decide.governing import Governs
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.decide.verify import Verdict, Verifier
 from flyball.control.plane import Plane
@@ -76,9 +77,10 @@ class Rig:
         tuners: dict[str, Tuner] | None = None,
         begin_us: int = START_US,
         pathways: Scope = Scope.NAMED,
+        governs: Callable[[], Governs] | None = None,
     ) -> None:
         self.folder, self.policy, self.pathways = folder, policy, pathways
-        self.tuners = tuners or {}
+        self.tuners, self.governs = tuners or {}, governs
         self.knobs = get_policy(policy).knobs.with_settings(list(settings))
         self.prices = prices
         self.now = begin_us
@@ -94,6 +96,7 @@ class Rig:
             self.folder, self.engine, self.policy, self.knobs,
             lambda last: lambda: max(self.now, last), self.prices, inline=True,
             passing=self._passing, tuning=Tuning(self.tuners), pathways=self.pathways,
+            governor=self.governs() if self.governs else None,
         )  # fmt: skip
         self.recovered = self.plane.open()
         return self.plane
@@ -149,9 +152,11 @@ class Rig:
 
     def verdict(self) -> Verdict:
         """Repeat every decision."""
-        return Verifier(lambda names, settings: {name: self.tuners[name] for name in names}).follow(
-            self.events()
-        )
+        governs = self.governs
+        return Verifier(
+            lambda names, settings: {name: self.tuners[name] for name in names},
+            lambda about: governs() if governs else None,
+        ).follow(self.events())
 
 
 def spec_of(**asked: Any) -> JobSpec:

@@ -248,6 +248,11 @@ class Forecast(View):
     left_out: list[str] = Field(
         [], description="What tuners asked for and this system cannot do, a sentence each."
     )
+    learned: dict[str, Any] | None = Field(
+        None,
+        description="The learned policy: its `hash`, its `last` choice with what moved it, and "
+        "`fallbacks` to the incumbent by reason; null = the cluster follows none.",
+    )
     loads: list[LoadRow] = Field(description="Empty while no worker learns.")
     predictions: dict[str, Any] = Field(
         description="By `loads`, `run_times`, `starts`: model in use, errors, coverage; `worker`."

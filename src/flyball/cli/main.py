@@ -139,6 +139,9 @@ PARTS = {
     "predict": Part(
         "predict.group:app", "Predict load, run times and demand, with calibrated bands."
     ),
+    "learn": Part(
+        "learn.group:app", "Train policies that choose the knobs; compare them with simpler ones."
+    ),
     "optimize": Part(
         "models.optimize:optimize",
         "Make a model cheaper without changing its results; write it with a report.",

@@ -27,6 +27,7 @@ from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.decide.decider import Decider
+from flyball.control.decide.governing import Governs
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning, rules_of
 from flyball.control.jobs.admission import Admission
@@ -106,6 +107,7 @@ class Plane:
         passing: Callable[[str], None] = lambda point: None,
         tuning: Tuning | None = None,
         pathways: Scope = Scope.NAMED,
+        governor: Governs | None = None,
     ) -> None:
         """
         Args:
@@ -115,6 +117,7 @@ class Plane:
             passing: see `Loop`.
             tuning: tuners of the policy's decisions; None for none.
             pathways: how far class pathways are followed.
+            governor: chooses other knobs in every epoch; None = they stay as they are.
         """
         self.folder, self.engine = folder, engine
         self.policy, self.knobs = policy, knobs
@@ -145,7 +148,9 @@ class Plane:
         last = self.journal.last()
         self.now_us = clock(last.time_us)
         self._numbers = JobNumbers(folder, last.next_job)
-        self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
+        self.decider = Decider(
+            self.live_state, self.columns, self.cluster, policy, knobs, tuning, governor
+        )
         self.decider.signals = self.prices.signals
         self.decider.tuning.can = can
         self.loop = Loop(
@@ -272,6 +277,7 @@ class Plane:
             self.demand.classes.scope.label if self.demand.classes.scope else None,
             self.engine.capabilities().abilities,
             True,
+            self.decider.governor.about if self.decider.governor else None,
         )
 
     def _predicted(self, runs: Sequence[Sequence[float]]) -> Ticket | None:

@@ -317,6 +317,9 @@ class Opened(Event):
     apart: Annotated[
         bool | None, "jobs for GPUs use no node of cores only; absent = in mixed clusters they did"
     ] = None
+    learned: Annotated[
+        Values | None, "file, hash and epoch of the learned policy; absent = none"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +348,11 @@ class Decided(Event):
     ] = None
     pathway: Annotated[
         str | None, "class pathway whose knobs and tuners it followed; absent = none"
+    ] = None
+    learned: Annotated[
+        Values | None,
+        "what a learned policy chose for an epoch that begins here, and from which inputs besides "
+        "the state; absent = none did",
     ] = None
 
     def as_dict(self) -> dict[str, Any]:

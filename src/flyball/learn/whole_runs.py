@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from flyball.core.metrics import finish_time_fairness
+from flyball.core.signals import DAY_US
 from flyball.core.units import US_PER_S, to_us
 from flyball.learn.env.caps import cap_running
 from flyball.learn.env.memory import Memory, Outside
@@ -42,6 +43,9 @@ from flyball.twin.twin import Twin
 GAIN = {field.name: at for at, field in enumerate(GAINS)}
 COSTS = {"money": "money", "carbon": "carbon_g"}
 """Gains that the energy term counts, by the priority that is their share; the rest is energy."""
+PATIENCE_US = 3 * DAY_US
+"""From so long after the last submission, and half the time over which jobs were submitted, the
+incumbent governs: a policy that keeps jobs from ending is judged, not waited for."""
 WAVE = 64
 """Runs side by side: more need more memory and are no faster."""
 
@@ -160,6 +164,7 @@ class Wave:
         self.pools = np.array([len(twin.state.pools) for twin in self.twins])
         self.now_us = np.array([int(twin.state.clock["start_us"][0]) for twin in self.twins])
         self._packed = ActionRows(np.zeros(runs), np.zeros((runs, len(RESIDUALS)))).packed
+        self._patience_us = np.array([_patience_us(problem) for problem in self.problems])
         self._peak_w, self.epochs = np.zeros(runs), 0
         self.low, self.high = np.full(SIZE, np.inf), np.full(SIZE, -np.inf)
 
@@ -188,6 +193,7 @@ class Wave:
         strategies = np.zeros(len(left), np.int64)
         residuals = np.zeros((len(left), len(RESIDUALS)))
         is_acting = np.array([run in self._places for run in left.tolist()], np.bool_)
+        is_acting &= self.now_us[left] <= self._patience_us[left]
         acting = np.flatnonzero(is_acting)
         if not len(acting):
             return strategies, residuals
@@ -226,21 +232,30 @@ class Wave:
         return step_many(twins, rows, until_us=self.now_us[left], threads=self.threads)
 
     def _result(self, run: int) -> RunTotals:
-        twin = self.twins[run]
-        mark = twin.mark(twin.now_us)
-        results = twin.results((mark, mark))
-        waits_us = results.first_start_us - results.submit_us
-        return RunTotals(
-            completion_s=float((results.end_us - results.submit_us).mean()) / US_PER_S,
-            energy_j=mark.energy_j,
-            money=mark.money or 0.0,
-            carbon_g=mark.carbon_g or 0.0,
-            preemptions=float(results.preemptions.mean()),
-            fairness_p95=float(np.quantile(finish_time_fairness(results), 0.95)),
-            wait_p99_s=float(np.quantile(waits_us, 0.99)) / US_PER_S,
-            peak_w=float(self._peak_w[run]),
-            priorities=tuple(self.problems[run].priorities.tolist()),
-        )
+        priorities = self.problems[run].priorities
+        return totals_of(self.twins[run], priorities, float(self._peak_w[run]))
+
+
+def totals_of(twin: Twin, priorities: Floats, peak_w: float | None = None) -> RunTotals:
+    """Return what a run that is over cost.
+
+    Args:
+        peak_w: highest mean draw of an epoch; None = the highest draw of any instant.
+    """
+    mark = twin.mark(twin.now_us)
+    results = twin.results((mark, mark))
+    waits_us = results.first_start_us - results.submit_us
+    return RunTotals(
+        completion_s=float((results.end_us - results.submit_us).mean()) / US_PER_S,
+        energy_j=mark.energy_j,
+        money=mark.money or 0.0,
+        carbon_g=mark.carbon_g or 0.0,
+        preemptions=float(results.preemptions.mean()),
+        fairness_p95=float(np.quantile(finish_time_fairness(results), 0.95)),
+        wait_p99_s=float(np.quantile(waits_us, 0.99)) / US_PER_S,
+        peak_w=results.peak_power_w if peak_w is None else peak_w,
+        priorities=tuple(priorities.tolist()),
+    )
 
 
 def _begun(
@@ -274,6 +289,12 @@ def _twins(problems: Sequence[Problem]) -> list[Twin]:
         else:
             twins.append(first.clone())
     return twins
+
+
+def _patience_us(problem: Problem) -> int:
+    """Return when the incumbent takes over from a policy under which work does not get done."""
+    first, last = int(problem.workload.submit_us[0]), int(problem.workload.submit_us[-1])
+    return last + (last - first) // 2 + PATIENCE_US
 
 
 def _outside(problem: Problem) -> Outside:

@@ -64,3 +64,16 @@ def conv_lstm(
         f"lstm.{name.split('.')[1]}_{name.split('.')[0]}": part for name, part in gates.items()
     }
     return tensors | heads(rng, size, True)
+
+
+def always(strategy: int = 0, **residuals: float) -> dict[str, Vector]:
+    """Return a policy that always takes the same action."""
+    tensors = mlp(())
+    for name in ("value", "advantage", "mean"):
+        tensors[f"{name}.weight"][:] = 0.0
+        tensors[f"{name}.bias"][:] = 0.0
+    tensors["advantage.bias"][strategy] = 1.0
+    for name, value in residuals.items():
+        at = [residual.name for residual in RESIDUALS].index(name)
+        tensors["mean.bias"][at] = np.arctanh(value)
+    return tensors

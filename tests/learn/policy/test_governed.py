@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.learn.policy.policy_files import conv_lstm, mlp
+from tests.learn.policy.policy_files import always, conv_lstm
 
 from flyball.core.cluster import Cluster
 from flyball.core.effects import Effects
@@ -43,19 +43,6 @@ def _file(folder: Path, tensors: dict[str, Vector], kind: str = "mlp") -> Policy
     return read(path)
 
 
-def _biased(strategy: int = 0, **residuals: float) -> dict[str, Vector]:
-    """Return a policy that always takes the same action."""
-    tensors = mlp(())
-    for name in ("value", "advantage", "mean"):
-        tensors[f"{name}.weight"][:] = 0.0
-        tensors[f"{name}.bias"][:] = 0.0
-    tensors["advantage.bias"][strategy] = 1.0
-    for name, value in residuals.items():
-        at = [residual.name for residual in RESIDUALS].index(name)
-        tensors["mean.bias"][at] = np.arctanh(value)
-    return tensors
-
-
 def _run(
     net: Net, cluster: Cluster, workload: Workload, limit_s: float | None = None, tries: bool = True
 ) -> GovernedTwin:
@@ -74,14 +61,14 @@ def _plain(cluster: Cluster, workload: Workload) -> Twin:
 def test_the_zero_action_is_the_incumbent_to_the_last_bit(
     tmp_path: Path, cluster: Cluster, workload: Workload
 ) -> None:
-    twin = _run(Net(_file(tmp_path, _biased())), cluster, workload)
+    twin = _run(Net(_file(tmp_path, always())), cluster, workload)
     plain = _plain(cluster, workload)
     assert len(twin.choices) > 20 and not any(choice.fallback for choice in twin.choices)
     assert twin.state.runs.tobytes() == plain.state.runs.tobytes()
 
 
 def test_a_cap_and_sleep_save_energy(tmp_path: Path, cluster: Cluster, workload: Workload) -> None:
-    twin = _run(Net(_file(tmp_path, _biased(cap=-0.4, sleep_s=0.8))), cluster, workload)
+    twin = _run(Net(_file(tmp_path, always(cap=-0.4, sleep_s=0.8))), cluster, workload)
     plain = _plain(cluster, workload)
     assert twin.knobs.cap == pytest.approx(0.8, abs=0.03) and twin.knobs.sleep_s > 0
     assert twin.state.nodes.energy_j.sum() < plain.state.nodes.energy_j.sum()
@@ -130,7 +117,7 @@ class Stalling(Net):
 def test_a_broken_policy_costs_nothing(
     tmp_path: Path, cluster: Cluster, workload: Workload, kind: type[Net], reason: str
 ) -> None:
-    twin = _run(kind(_file(tmp_path, _biased(2))), cluster, workload)
+    twin = _run(kind(_file(tmp_path, always(2))), cluster, workload)
     assert {choice.fallback for choice in twin.choices} == {reason}
     assert twin.governor.counts[reason] == len(twin.choices)
     assert twin.state.runs.tobytes() == _plain(cluster, workload).state.runs.tobytes()
@@ -140,7 +127,7 @@ def test_a_policy_that_stalls_costs_nothing(
     tmp_path: Path, cluster: Cluster, workload: Workload
 ) -> None:
     short = workload.take(np.arange(20))
-    twin = _run(Stalling(_file(tmp_path, _biased(2))), cluster, short, limit_s=0.001)
+    twin = _run(Stalling(_file(tmp_path, always(2))), cluster, short, limit_s=0.001)
     assert {choice.fallback for choice in twin.choices} == {"late"}
     assert twin.state.runs.tobytes() == _plain(cluster, short).state.runs.tobytes()
 
@@ -148,7 +135,7 @@ def test_a_policy_that_stalls_costs_nothing(
 def test_the_worst_action_costs_less_than_an_epoch(
     tmp_path: Path, cluster: Cluster, workload: Workload
 ) -> None:
-    worst = _biased(6, cap=-0.99, ageing=0.99)
+    worst = always(6, cap=-0.99, ageing=0.99)
     twin = _run(Net(_file(tmp_path, worst)), cluster, workload)
     free = _run(Net(_file(tmp_path, worst)), cluster, workload, tries=False)
     plain = _plain(cluster, workload)
@@ -166,7 +153,7 @@ def test_the_worst_action_costs_less_than_an_epoch(
 def test_an_observation_outside_the_training_range_falls_back(
     tmp_path: Path, cluster: Cluster, workload: Workload
 ) -> None:
-    tensors = _biased(1)
+    tensors = always(1)
     tensors["range.high"] = np.zeros(SIZE, np.float32)
     tensors["range.low"] = np.zeros(SIZE, np.float32)
     twin = _run(Net(_file(tmp_path, tensors)), cluster, workload)
@@ -178,5 +165,5 @@ def test_a_strategy_that_changes_nothing_is_not_chosen(tmp_path: Path) -> None:
     fastest = [strategy.name for strategy in STRATEGIES].index("fastest")
     cluster = load_cluster("philly-8x8")
     workload = generate("philly-like", 2_001, jobs=40, load=0.5, devices=64)
-    twin = _run(Net(_file(tmp_path, _biased(fastest))), cluster, workload)
+    twin = _run(Net(_file(tmp_path, always(fastest))), cluster, workload)
     assert fastest not in {choice.strategy for choice in twin.choices}

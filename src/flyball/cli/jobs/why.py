@@ -38,6 +38,8 @@ def lines(answer: Job) -> Iterator[str]:
     yield from _class_lines(answer)
     for line in changes(answer):
         yield f"  Tuned {line}."
+    if learned := answer.get("learned"):
+        yield from (f"  {line}" for line in learned_lines(learned))
     if answer.get("ahead_count"):
         shown = [clean(label) for label in answer["ahead"]]
         more = answer["ahead_count"] - len(shown)
@@ -56,6 +58,25 @@ def _class_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  Of the job: {line}." for line in setting_lines(about))
         if about.get("cluster"):
             yield f"  Of the cluster: {cluster_text(about['cluster'])}."
+
+
+def learned_lines(learned: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the learned policy chose last, what moved it, and its fall-backs."""
+    head = f"Learned policy {clean(learned['policy'])} ({learned['hash']})"
+    if (last := learned["last"]) is None:
+        yield f"{head}: it has not chosen yet; the incumbent decides."
+        return
+    if last.get("fallback"):
+        yield f"{head}: {last['fallback']}, so the incumbent decides. {clean(last['detail'])}."
+    else:
+        moved = [f"{name} {value:+g}" for name, value in last.get("residuals", {}).items()]
+        yield f"{head}: {last['strategy']}{', ' if moved else ''}{', '.join(moved)}."
+    if last.get("features"):
+        parts = [f"{clean(name)} ({part:+.2g})" for name, part in last["features"]]
+        yield f"What moved it: {'; '.join(parts)}."
+    if learned["fallbacks"]:
+        counted = [f"{count:,} {reason}" for reason, count in learned["fallbacks"].items()]
+        yield f"Fell back in {', '.join(counted)} of {count_text(learned['choices'], 'choice')}."
 
 
 def prediction(answer: Mapping[str, Any]) -> str | None:

@@ -27,7 +27,7 @@ def verify(state: Path, as_json: bool) -> None:
     Raises:
         Differ: some differ from the record.
     """
-    from flyball.app import make_tuners
+    from flyball.app import make_tuners, recorded_governor
     from flyball.control.decide.verify import Verifier
     from flyball.control.journal.history import History
     from flyball.control.plane import JOURNAL
@@ -35,17 +35,24 @@ def verify(state: Path, as_json: bool) -> None:
 
     warm(note)
     with History(state / JOURNAL) as history:
-        result = Verifier(make_tuners).follow(_events(history))
+        result = Verifier(make_tuners, recorded_governor).follow(_events(history))
     differing = [{"number": number, "what": what} for number, what in result.differing]
     if as_json:
         head = {"decisions": result.decisions, "actions": result.actions}
         rest = {"differ": len(differing), "differing": differing, "outdated": result.outdated}
+        rest |= {"choices": result.choices, "absent": result.absent} if result.choices else {}
         print_json({**head, **rest})
     else:
         title = f"{result.decisions:,} decisions with {result.actions:,} actions repeated"
-        note(f"{title}: {len(differing)} differ")
+        made = f" ({result.choices:,} choices of a learned policy)" if result.choices else ""
+        note(f"{title}{made}: {len(differing)} differ")
         for name, number in result.outdated.items():
             note(f"{number:,} adjustments by an earlier rule of {name} were not repeated")
+        if result.absent:
+            note(
+                f"{result.absent:,} choices were taken from the record: the file of the learned "
+                "policy is not here, or is another one"
+            )
         if differing:
             rows = [(str(row["number"]), str(row["what"])) for row in differing[:SHOWN]]
             print_table("", ("decision", "what differs"), rows)

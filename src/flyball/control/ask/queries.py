@@ -151,7 +151,13 @@ class Queries:
             record, self._live_state, self._decider, self._forecaster, self._now_us()
         )
         of_class = self._demand.classes.view(record.spec) | {"cluster": self._decider.lead.view()}
-        return answer | {"tuning": tuning_of(record), "class": of_class}
+        more = {"tuning": tuning_of(record), "class": of_class, "learned": self.learned()}
+        return answer | more
+
+    def learned(self) -> dict[str, Any] | None:
+        """Return what the learned policy chose last, and how often it fell back; None = none."""
+        governor = self._decider.governor
+        return None if governor is None else governor.view()
 
     def receipt(self, job: int) -> dict[str, Any]:
         """Return what a job used."""
@@ -192,7 +198,8 @@ class Queries:
         rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
         left_out = list(self._decider.tuning.left_out)
         note = self._forecaster.note(now_us)
-        return {"starts": rows, "note": note, "left_out": left_out, **self._worker.forecasts()}
+        known = {"starts": rows, "note": note, "left_out": left_out}
+        return {**known, "learned": self.learned(), **self._worker.forecasts()}
 
     def would_start(self, spec: JobSpec) -> dict[str, Any]:
         """Return whether and when a job that passed admission would start if submitted now."""
@@ -285,6 +292,7 @@ class Queries:
         number = self._decider.number
         rows = status.metrics(self._live_state, self._journal, self._pulse, self._nodes, number)
         now = self.signals()
+        rows += status.learned_metrics(self.learned())
         return rows + [
             (f"flyball_{name}", {}, float(now[name]))
             for name in ("price_per_kwh", "carbon_g_per_kwh")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flyball.control.jobs.live_state import LiveState
@@ -82,3 +82,15 @@ def metrics(
         ("flyball_cycle_worst_seconds", {}, pulse.worst_s),
     ]
     return rows
+
+
+def learned_metrics(view: Mapping[str, Any] | None) -> list[Metric]:
+    """Return the metrics of a learned policy; none if the cluster follows none."""
+    if view is None:
+        return []
+    fallbacks: list[Metric] = [
+        ("flyball_policy_fallbacks_total", {"reason": reason}, float(count))
+        for reason, count in sorted(view["fallbacks"].items())
+    ]
+    choices: Metric = ("flyball_policy_choices_total", {"policy": view["hash"]}, view["choices"])
+    return [choices, *fallbacks]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.control.decide.governing import Governs, Lately, Moment, cap_events
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.lead import Lead
 from flyball.control.decide.tuning_rounds import Tuning, reason_of, tuning_events
@@ -67,6 +68,13 @@ class Decision:
     ids: Any
     events: tuple[Event, ...]
 
+    @property
+    def learned(self) -> Mapping[str, Any] | None:
+        """Return what a learned policy chose in it; None = it was not its turn."""
+        decided = self.events[0]
+        assert isinstance(decided, Decided)
+        return decided.learned
+
 
 IN_PLACE_US = 2 * US_PER_S
 """Time a job on cores loses when its size changes in place: a step or two."""
@@ -83,10 +91,12 @@ class Decider:
         policy: str,
         knobs: Knobs,
         tuning: Tuning | None = None,
+        governor: Governs | None = None,
     ) -> None:
         self.live_state, self.columns, self.cluster = live_state, columns, cluster
-        self.policy, self.knobs = policy, knobs
+        self.policy, self.knobs, self._base = policy, knobs, knobs
         self.tuning = tuning or Tuning()
+        self.governor, self._lately = governor, Lately()
         self.lead = Lead(knobs)
         """The class pathway that leads, if the cluster follows one."""
         self.most = cluster.device_count
@@ -107,10 +117,12 @@ class Decider:
         """Make a decision, if there is anything to decide."""
         self.follow_lead(now_us)
         is_round, tunes = self._round_due(now_us), self.tuning.due(now_us)
+        governs = self.governor is not None and self.governor.due(now_us)
         with self.live_state.lock:
             seen, self._wishes_seen = self.live_state.seq, self.live_state.wishes
             freed = any(isinstance(event, FREEING) for event in unrecorded)
-            if not (freed or is_round or tunes or self._wishes_seen != self._wishes_decided):
+            wished = self._wishes_seen != self._wishes_decided
+            if not (freed or is_round or tunes or governs or wished):
                 return None
             changes = self.live_state.fold(unrecorded)
             down = self.live_state.down_after(unrecorded)
@@ -119,16 +131,22 @@ class Decider:
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
         is_round, tunes = is_round and not making_room, tunes and not making_room
-        changes_running = tunes or (is_round and self.knobs.moves)
+        changes_running = tunes or governs or (is_round and self.knobs.moves)
         if len(ids) == running and not (changes_running and running):
             return None
         signals = signal_values(self.signals, now_us)
         view = view.at_prices(signals)
+        learned = self._govern(view, now_us) if governs else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
         decided = replace(decided, signals=signals or None, pathway=self.lead.label)
+        decided = replace(decided, learned=learned)
         events = plan_events(plan, jobs, now_us, number)
+        if self.governor is not None:
+            stopped = {row[1] for row in plan if row[0] == PREEMPT}
+            staying = [jobs[job.id] for job in busy if job.id not in stopped and job.id in jobs]
+            events += cap_events(staying, self.knobs, now_us)
         if tunes:
             load = self.outlook if self.tuning.forecast else NO_OUTLOOK
             outlook = signal_outlook(*self.signals, now_us, load)
@@ -157,6 +175,29 @@ class Decider:
     def _use_lead(self) -> None:
         self.knobs, self.tuning.added = self.lead.knobs, self.lead.tuners
 
+    def _govern(self, view: View, now_us: int) -> Mapping[str, Any]:
+        """Let the learned policy choose the knobs of the epoch that begins."""
+        assert self.governor is not None
+        lately = self._lately.numbers(view, self.cluster, len(self.live_state.ended), now_us)
+        record = self.governor.choose(self._moment(view, now_us, lately))
+        self.knobs = self.governor.knobs(record)
+        return record
+
+    def govern_again(self, view: View, now_us: int, record: Mapping[str, Any]) -> bool:
+        """Take the knobs of a recorded choice; return whether it is made again the same."""
+        same = True
+        if self.governor is not None:
+            moment = self._moment(view, now_us, record["inputs"]["lately"])
+            same = self.governor.repeat(moment, record) == record
+            self.governor.settle()
+        changed = [f"{name}={value}" for name, value in record["knobs"].items()]
+        self.knobs = self._base.with_settings(changed)
+        return same
+
+    def _moment(self, view: View, now_us: int, lately: Sequence[float]) -> Moment:
+        state = Snapshot(self.cluster, view, self.knobs, now_us).state
+        return Moment(state, self.knobs, now_us, lately, self.signals)
+
     def adjust(self, snapshot: Snapshot, ids: Any, outlook: Outlook) -> Plan:
         """Return the tuners' actions on the state after a decision."""
         jobs = snapshot.state.jobs.view(np.ndarray)
@@ -177,6 +218,10 @@ class Decider:
         """Note that the last decision is on record: only a new event calls for another one."""
         self._wishes_decided, self._last_round = self._wishes_seen, self._round
         self.tuning.settle()
+        if decision is not None and self.governor is not None:
+            self.governor.settle()
+            if decision.learned:
+                self._lately.settle()
         self.number += decision is not None
 
     def make(self, view: View, ids: Any, now_us: int, is_round: bool) -> tuple[Snapshot, Plan, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flyball.control.decide.decider import Decider
+from flyball.control.decide.governing import MakeGoverns
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning, rules_of
 from flyball.control.jobs.fit import FitCheck
@@ -18,6 +19,7 @@ from flyball.core.forecast import outlook_from_json
 from flyball.core.knobs import Knobs
 from flyball.core.live import Capabilities
 from flyball.core.protocols import Tuner
+from flyball.twin.live import View
 
 
 @dataclass
@@ -27,12 +29,16 @@ class Verdict:
     Attributes:
         decisions: number of repeated decisions.
         actions: number of actions in their plans.
+        choices: choices of a learned policy among them.
+        absent: those that were taken from the record, as the policy's file is not here.
         differing: numbers of decisions that came out differently, with what differs.
         outdated: adjustments by an earlier rule of a tuner, which are not repeated, by tuner.
     """
 
     decisions: int = 0
     actions: int = 0
+    choices: int = 0
+    absent: int = 0
     differing: list[tuple[int, str]] = field(default_factory=list)
     outdated: dict[str, int] = field(default_factory=dict)
 
@@ -45,10 +51,14 @@ class Verifier:
 
     Args:
         tuners: makes the tuners recorded by a control plane, with their settings.
+        governs: makes what serves its learned policy.
     """
 
-    def __init__(self, tuners: MakeTuners | None = None) -> None:
+    def __init__(
+        self, tuners: MakeTuners | None = None, governs: MakeGoverns | None = None
+    ) -> None:
         self._tuners = tuners or (lambda names, settings: {})
+        self._governs = governs or (lambda about: None)
         self.verdict = Verdict()
         self._live_state = LiveState()
         self._decider: Decider | None = None
@@ -86,7 +96,10 @@ class Verifier:
         ]
         tuning = Tuning(self._tuners(names, event.tuner_settings or ()))
         tuning.can = None if event.can is None else Capabilities.of(event.can)
-        self._decider = Decider(self._live_state, columns, cluster, event.policy, knobs, tuning)
+        governor = self._governs(event.learned) if event.learned else None
+        self._decider = Decider(
+            self._live_state, columns, cluster, event.policy, knobs, tuning, governor
+        )
 
     def _absorb(self, up_to: int) -> None:
         """Fold the events up to this number into the live state."""
@@ -108,6 +121,8 @@ class Verifier:
         view = view.at_prices(event.signals or {})
         if event.pathway:
             self._decider.follow(event.pathway)
+        if event.learned:
+            self._check_choice(view, event)
         snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event.plan) + len(event.adjusted or ())
@@ -122,6 +137,15 @@ class Verifier:
             outlook = outlook_from_json(event.forecast)
             if self._decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
                 self.verdict.differing.append((event.number, "what tuners made of it"))
+
+    def _check_choice(self, view: View, event: Decided) -> None:
+        """Make the learned policy's choice again, and go on with the recorded one."""
+        assert self._decider is not None and event.learned is not None
+        if self._decider.governor is None:
+            self.verdict.absent += 1
+        self.verdict.choices += 1
+        if not self._decider.govern_again(view, event.time_us, event.learned):
+            self.verdict.differing.append((event.number, "what the learned policy chose"))
 
 
 def _plain(plan: Any) -> Any:

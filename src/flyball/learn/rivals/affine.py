@@ -3,8 +3,8 @@
 Three of them differ only in which weights may be other than 0 (`FORMS`):
 
 * `fixed`: none, so one setting whatever is seen: the heuristic, tuned again;
-* `rule`: cap and sleep follow the price or carbon of now over the coming day's mean, and the load,
-  as the tuner `power` does with `follow`; all else is one setting;
+* `rule`: cap and sleep follow the price or carbon of now over the coming day's mean, the load and
+  the goals, as the tuner `power` does with `follow`; all else is one setting;
 * `linear`: every strategy and residual may follow every feature; `mlp` has a hidden layer between.
 """
 
@@ -72,7 +72,7 @@ FEATURES = (
     Feature("idle nodes", (("cluster: idle_nodes", 1.0),), 0.2, 0.3),
     Feature("load in 4 h", ((_ahead("load", 4), 1.0),), 0.8, 0.8),
     Feature("recent starts", (("cluster: starts", 1.0),), 0.3, 0.4),
-    Feature("weight of energy", (("priorities: beta", 1.0),), 1.0, 0.3),
+    Feature("weight of energy", (("priorities: beta", 1.0),), 1.0, 0.3, True),
 )
 """What these policies see. Estimates, forecasts and goals only, as everything they are made of."""
 OUTPUTS = len(STRATEGIES) + len(RESIDUALS)
