@@ -56,6 +56,36 @@ def test_a_model_that_changes_itself_is_left_alone() -> None:
     assert "changes its own buffers" in result.notes[0]
 
 
+@torch.library.custom_op("flyball_tests::halved", mutates_args=())
+def halved(x: Tensor) -> Tensor:
+    """An operator that only this process knows."""
+    return x / 2
+
+
+@halved.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+class Odd(nn.Module):
+    """Uses an operator of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return half of the input, which is at least 0."""
+        out: Tensor = torch.relu(halved(x * 1))
+        return out
+
+
+def test_a_custom_operator_leaves_out_the_back_ends_that_do_not_know_it() -> None:
+    result = optimize(Odd(), torch.ones(3), backends=("passes", "onnxruntime"), threads=1)
+    rows = {one.name: one for one in result.candidates}
+    assert rows["passes"].status == "equal", rows["passes"].reason
+    assert rows["onnxruntime"].status == "failed"
+    assert "halved" in rows["onnxruntime"].reason
+    assert {stage.name: stage.changes for stage in result.stages}["simplify"] == 1
+    assert torch.equal(result(torch.ones(3)), torch.full((3,), 0.5))
+
+
 def test_an_example_that_does_not_fit_is_refused_with_its_shapes() -> None:
     with pytest.raises(BadInput, match="fails on its example inputs 2x5"):
         optimize(nn.Linear(3, 4), torch.randn(2, 5))

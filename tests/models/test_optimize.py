@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from torch import nn
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.models import load, optimize
+from flyball.models.backends import onnx_form
 from flyball.models.measure import relative_error
+from flyball.models.program import export
 from flyball.models.result import EAGER, Candidate
 from flyball.models.run import Settings, optimize_named
 from flyball.models.search import choose
@@ -118,3 +121,24 @@ def test_an_unknown_back_end_names_the_nearest() -> None:
     module, example = two_heads()
     with pytest.raises(UnknownName, match="did you mean 'openvino'"):
         optimize(module, example, backends=("openvin",))
+
+
+def test_an_onnx_file_gets_report_pictures_and_a_loader(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    image = torch.randn(1, 3, 8, 8)
+    onnx_form.write(export(module, (image,)), tmp_path / "net.onnx")
+    out = tmp_path / "out"
+    out.mkdir()
+    settings = Settings(threads=1, time_limit_s=30)
+    result, files = optimize_named(str(tmp_path / "net.onnx"), out, settings)
+    assert [one.status for one in result.candidates][:2] == ["equal", "equal"]
+    assert "as given 2, basic 2, extended 1" in result.notes[1]
+    assert {"report.md", "report.json", "model.onnx", "load.py"} <= set(files)
+    assert "pictures/0-as-given.png" in files
+    assert len([name for name in files if name.endswith(".png")]) > 1
+    assert all((out / name).stat().st_size for name in files)
+    namespace = {"__file__": str(out / "load.py")}
+    exec((out / "load.py").read_text(), namespace)
+    model: Any = namespace["model"]
+    with torch.no_grad():
+        assert relative_error((module(image),), model(image)) < 1e-5

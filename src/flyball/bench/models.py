@@ -100,11 +100,15 @@ def in_own_process(request: Mapping[str, Any], note: Note = lambda _text: None) 
         assert process.stdout is not None and process.stderr is not None
         reader = threading.Thread(target=printed.extend, args=(process.stdout,))
         reader.start()
-        for line in process.stderr:
-            if line.startswith(STEP):
-                note(f"  {line.removeprefix(STEP).strip()}")
-            elif line.strip():
-                last = line.strip()
+        try:
+            for line in process.stderr:
+                if line.startswith(STEP):
+                    note(f"  {line.removeprefix(STEP).strip()}")
+                elif line.strip():
+                    last = line.strip()
+        except BaseException:  # Ctrl-C: it must not go on measuring
+            process.kill()
+            raise
         reader.join()
     if process.returncode or not printed:
         raise MeasurementFailed(

@@ -23,6 +23,7 @@ from flyball.models.backends.onnx_file import open_file
 from flyball.models.extras import missing, require
 from flyball.models.machine import OtherLoad, available_bytes, this_machine
 from flyball.models.measure import TOLERANCE, Run, interleaved, worst_error
+from flyball.models.onnx_stages import Draw, stages_of, texts_of
 from flyball.models.outside import check_size
 from flyball.models.result import EAGER, Candidate, Result
 from flyball.models.run import Settings
@@ -35,9 +36,20 @@ MOST_ELEMENTS = 2**28
 
 
 def optimize_file(
-    path: Path, settings: Settings, folder: Path | None, advance: Callable[[str], None]
+    path: Path,
+    settings: Settings,
+    folder: Path | None,
+    advance: Callable[[str], None],
+    draw: Draw = lambda _stage, _operations: None,
 ) -> tuple[Result, list[str]]:
     """Return the fastest equal way to run an ONNX file, and the files written.
+
+    Args:
+        path: of the file.
+        settings: how to search.
+        folder: gets the model with a loader; None = nothing is written.
+        advance: receives the name of each finished step.
+        draw: receives the graph as it is given and after each level of ONNX Runtime.
 
     Raises:
         BadInput: the file is damaged, too large, or uses operators that no runtime knows.
@@ -45,7 +57,9 @@ def optimize_file(
     require("onnx", "onnxruntime")
     began = time.monotonic()
     threads = settings.threads or torch.get_num_threads()
-    example = example_of(check(path))
+    model = check(path)
+    example = example_of(model)
+    stages = stages_of(path, model, draw)
     advance("graph")
     # "eager" stands for the model as it is: the file in ONNX Runtime with its default settings.
     reference = open_file(path, "onnxruntime", threads)
@@ -64,8 +78,10 @@ def optimize_file(
     result = Result(path.stem, digest, threads, this_machine(), candidates, choice)
     result.run = result.call = runs[choice]
     result.other_load = round(load.share(), 2)
+    advance("timed")
     result.notes = [
-        "eager is ONNX Runtime with its default settings; the passes need a torch graph"
+        "eager is ONNX Runtime with its default settings; the passes need a torch graph",
+        f"operations after each level of ONNX Runtime's rewriting: {texts_of(stages)}",
     ]
     files = _write(path, folder, choice, threads) if folder is not None else []
     return result, files

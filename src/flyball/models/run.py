@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flyball.models.backends.registry import EXACT, REDUCED
 from flyball.models.result import Result
+
+if TYPE_CHECKING:
+    from flyball.models.pictures import Operation
 
 PICTURES = "pictures"
 
@@ -50,37 +54,52 @@ def optimize_named(
     if model.endswith(".onnx"):
         from flyball.models.onnx_search import optimize_file
 
-        result, files = optimize_file(Path(model), settings, folder, advance)
-        pictures: list[Path] = []
+        drawn = Drawn(folder, Path(model).stem)
+        result, files = optimize_file(Path(model), settings, folder, advance, drawn.draw)
     else:
-        result, files, pictures = _optimize_module(model, folder, settings, advance)
+        result, files, drawn = _optimize_module(model, folder, settings, advance)
     if folder is not None:
         from flyball.models import report
 
-        report.write(result, folder, pictures)
+        report.write(result, folder, drawn.paths)
         files = [report.REPORT, report.FIGURES, *files]
-        files += [f"{PICTURES}/{path.name}" for path in pictures]
+        files += [f"{PICTURES}/{path.name}" for path in drawn.paths]
     return result, files
+
+
+class Drawn:
+    """Draws the stages of a model's graph into a folder, and keeps the paths of the pictures.
+
+    Args:
+        folder: of the results; None = nothing is drawn.
+        name: of the model, for titles.
+    """
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.paths: list[Path] = []
+
+    def draw(self, stage: str, operations: Sequence[Operation]) -> None:
+        """Draw the graph at a stage."""
+        if self.folder is None:
+            return
+        from flyball.models.pictures import draw_operations
+
+        (self.folder / PICTURES).mkdir(exist_ok=True)
+        path = self.folder / PICTURES / f"{len(self.paths)}-{stage}.png"
+        draw_operations(operations, f"{self.name}: {stage}", path)
+        self.paths.append(path)
 
 
 def _optimize_module(
     model: str, folder: Path | None, settings: Settings, advance: Callable[[str], None]
-) -> tuple[Result, list[str], list[Path]]:
-    from flyball.models import artifact, pictures, sources
-    from flyball.models.program import Program
+) -> tuple[Result, list[str], Drawn]:
+    from flyball.models import artifact, sources
+    from flyball.models.pictures import operations_of
     from flyball.models.search import optimize
 
     source = sources.read(model)
-    drawn: list[Path] = []
-
-    def draw(stage: str, program: Program) -> None:
-        if folder is None:
-            return
-        (folder / PICTURES).mkdir(exist_ok=True)
-        path = folder / PICTURES / f"{len(drawn)}-{stage}.png"
-        pictures.draw(program, f"{source.name}: {stage}", path)
-        drawn.append(path)
-
+    drawn = Drawn(folder, source.name)
     result = optimize(
         source.module,
         source.example,
@@ -91,7 +110,7 @@ def _optimize_module(
         reduced=settings.reduced,
         use_cache=settings.use_cache,
         advance=advance,
-        watch=draw,
+        watch=lambda stage, program: drawn.draw(stage, operations_of(program)),
     )
     files = artifact.write(result, folder) if folder is not None else []
     return result, files, drawn

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tests.control.live_cases import Rig, env
+from torch import nn
 
 from flyball.cli.jobs.parse_job import parse_command
 from flyball.cli.jobs.profile import is_profile, profile_options
 from flyball.core.errors import BadInput
+from flyball.core.jobs import JobState
+from flyball.core.live import LiveNode
+from flyball.models import optimize
+from flyball.models.report import write
 
 
 def report(folder: Path, **changes: Any) -> Path:
@@ -34,6 +42,43 @@ def test_a_report_becomes_cores_memory_and_run_time(tmp_path: Path) -> None:
     assert draft.values["memory_mib"] == 1268
     assert draft.values["estimate_s"] == 2000
     assert draft.values["model"] == "net"
+
+
+def test_placement_and_start_forecasts_use_a_measured_profile(tmp_path: Path) -> None:
+    # 1. A model is optimised, and its report becomes the demand of two jobs of a million calls.
+    module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 8))
+    result = optimize(module, torch.randn(8, 256), backends=("fused",), threads=2, use_cache=False)
+    write(result, tmp_path)
+    figures = json.loads((tmp_path / "report.json").read_text())
+    calls = 1e6
+    options = profile_options(tmp_path / "report.json", calls, {})
+    (draft,) = parse_command(["/bin/true"], options, True).drafts
+    demand = {name: draft.values[name] for name in ("cpus", "memory_mib", "estimate_s", "model")}
+    expected_s = math.ceil(calls * figures["optimised_s"])
+    assert demand["estimate_s"] == expected_s
+    # 2. The twin has a node of two cores whose memory holds one such job, and a smaller one.
+    nodes = (
+        LiveNode("a", "CPU1", 2, 2, demand["memory_mib"] + 1),
+        LiveNode("b", "CPU1", 2, 2, demand["memory_mib"] - 1),
+    )
+    (tmp_path / "state").mkdir()
+    rig = Rig(tmp_path / "state", nodes=nodes)
+    running = rig.submit(**demand, env=env(float(expected_s)))
+    rig.settle()
+    waiting = rig.submit(**demand, env=env(float(expected_s)))
+    rig.settle()
+    # 3. The second does not fit beside the first, so it starts when the first is expected to end.
+    assert rig.states(running, waiting) == [JobState.RUNNING, JobState.PENDING]
+    forecast = rig.plane.forecaster.starts(rig.now)[waiting]
+    assert forecast.p50_s == pytest.approx(expected_s, rel=0.01)
+    # 4. A model twice as fast would let it start in half the time.
+    faster = profile_options(
+        report(tmp_path, **{**figures, "optimised_s": figures["optimised_s"] / 2}), calls, {}
+    )
+    assert int(faster["estimate"].removesuffix("s")) == pytest.approx(expected_s / 2, abs=1)
+    rig.finish()
+    assert rig.states(running, waiting) == [JobState.COMPLETED] * 2
+    assert rig.start_s(waiting) - rig.start_s(running) == pytest.approx(expected_s, rel=0.01)
 
 
 def test_what_is_stated_takes_precedence(tmp_path: Path) -> None:
