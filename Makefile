@@ -4,7 +4,8 @@
 #   make test     every check, the same here and in CI; `make quick` is its first tier
 #   make demo     a generated week on five mixed nodes under eight policies
 #   make install  set-up alone; does nothing when it is up to date
-#   make servers  Slurm's daemons for the tests that use them, where root and apt are there
+#   make servers  Slurm's daemons and a browser for the tests that use them, where root and apt are there
+#   make screenshots  the pictures of the dashboard in the guide
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,7 +16,7 @@ QUICK := tests/core tests/physics tests/schedule tests/tune tests/learn tests/sd
 	tests/control/ask tests/control/decide tests/control/jobs tests/control/journal tests/control/notify
 COVERED := tests/twin tests/contract
 
-.PHONY: install servers up demo test quick full lint types imports cover soak release-check lock clean
+.PHONY: install servers screenshots up demo test quick full lint types imports cover soak release-check lock clean
 
 install: $(STAMP)
 
@@ -35,6 +36,10 @@ $(TOOLS): $(STAMP) requirements/lock-dev.txt
 # At most five minutes; says in one line what it did, and never fails.
 servers:
 	@.ci/servers
+
+# The pictures of the guide, from a running dashboard; needs chromium (make servers).
+screenshots: $(TOOLS)
+	$(BIN)/python docs/screenshots.py
 
 up: $(STAMP)
 	$(BIN)/flyball up

@@ -12,9 +12,9 @@ from flyball.web.devices import DeviceTable, device_table
 
 FRESH_S = 0.9
 """Age up to which a picture of the cluster is shared by viewers."""
-LEAST_STARTS_S = 5.0
-STARTS_SHARE = 0.01
-"""Largest part of a core that forecasts of starts for the pages may take."""
+LEAST_OUTLOOK_S = 5.0
+OUTLOOK_SHARE = 0.01
+"""Largest part of a core that forecasts for the pages may take."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,22 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Starts:
-    """Expected starts of the waiting jobs.
+class Outlook:
+    """What is forecast.
 
     Attributes:
-        time_s: when they were forecast, in seconds since 1970; 0 = not yet.
-        rows: id, p50 and p90 in seconds from then.
+        time_s: when it was computed, in seconds since 1970; 0 = not yet.
+        forecast: as `GET /forecast` returns it.
     """
 
     time_s: float
-    rows: list[list[float]]
+    forecast: dict[str, Any]
+
+    @property
+    def starts(self) -> list[list[float]]:
+        """Return id, p50 and p90 in seconds from then, of each waiting job."""
+        rows = self.forecast.get("starts", [])
+        return [[row["id"], round(row["p50_s"]), round(row["p90_s"])] for row in rows]
 
 
 class Feed:
@@ -64,8 +70,8 @@ class Feed:
         self._lock = asyncio.Lock()
         self._picture: Picture | None = None
         self._taken_s = 0.0
-        self._starts = Starts(0.0, [])
-        self._starts_until_s = 0.0
+        self._outlook = Outlook(0.0, {})
+        self._outlook_until_s = 0.0
         self._forecasting = asyncio.Lock()
 
     async def picture(self) -> Picture:
@@ -76,24 +82,24 @@ class Feed:
                 self._taken_s = time.monotonic()
             return self._picture
 
-    async def starts(self) -> Starts:
-        """Return the expected starts; they are forecast again as often as that is cheap.
+    async def outlook(self) -> Outlook:
+        """Return the forecasts; they are computed again as often as that is cheap.
 
-        While they are being forecast, all others get the earlier ones.
+        While they are being computed, all others get the earlier ones, once there are any.
         """
-        if time.monotonic() >= self._starts_until_s and not self._forecasting.locked():
+        is_old = time.monotonic() >= self._outlook_until_s
+        if is_old and (not self._outlook.time_s or not self._forecasting.locked()):
             async with self._forecasting:
-                began_s = time.monotonic()
-                self._starts = await self._bridge.call(self._forecast)
-                took_s = time.monotonic() - began_s
-                self._starts_until_s = began_s + max(LEAST_STARTS_S, took_s / STARTS_SHARE)
-        return self._starts
+                if time.monotonic() >= self._outlook_until_s:
+                    await self._forecast()
+        return self._outlook
 
-    def _forecast(self) -> Starts:
-        rows = self._bridge.plane.ask.forecast()["starts"]
-        return Starts(
-            time.time(), [[row["id"], round(row["p50_s"]), round(row["p90_s"])] for row in rows]
-        )
+    async def _forecast(self) -> None:
+        began_s = time.monotonic()
+        forecast = await self._bridge.call(self._bridge.plane.ask.forecast)
+        self._outlook = Outlook(time.time(), forecast)
+        took_s = time.monotonic() - began_s
+        self._outlook_until_s = began_s + max(LEAST_OUTLOOK_S, took_s / OUTLOOK_SHARE)
 
     def _take(self) -> Picture:
         plane = self._bridge.plane

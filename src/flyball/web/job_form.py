@@ -24,7 +24,7 @@ LABELS = {
     "gpus": "GPUs", "memory_mib": "Memory (MiB)", "limit_s": "Time limit", "estimate_s": "Estimate",
 }  # fmt: skip
 HINTS = {
-    "argv": "python train.py --epochs 3", "limit_s": "2h, 90s, 1-12:00:00", "array": "0-9%4",
+    "argv": "python train.py --epochs 3", "limit_s": "2h, 90s, 1h30m", "array": "0-9%4",
     "env": "NAME=value, one a line", "after": "afterok:12 afterany:13", "features": "nvme,ib",
     "notify": "one URL or command a line", "estimate_s": "20m",
 }  # fmt: skip
@@ -118,7 +118,7 @@ class JobForm:
     def mark(self, name: str = "") -> None:
         """Mark a field as not valid; "" = none."""
         for field, element in self._inputs.items():
-            element.props["aria-invalid"] = "true" if field == name else "false"
+            element.props(f"aria-invalid={str(field == name).lower()}")
 
 
 def _is_worded(row: JobField) -> bool:
@@ -153,7 +153,10 @@ def value_of(row: JobField, text: str) -> Any:
         waits = [part.partition(":") for part in text.replace(",", " ").split()]
         return [[how, int(job)] for how, _colon, job in waits]
     if row.notation == "duration":
-        return parse_duration_s(text)
+        seconds = parse_duration_s(text)
+        if not form.allows(seconds):
+            raise FieldError("write a time such as 90s, 2h or 1h30m")
+        return seconds
     if row.notation == "moment":
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M"))
     if isinstance(form, Names):

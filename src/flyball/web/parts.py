@@ -171,7 +171,7 @@ async def attempt(act: Callable[[], Awaitable[Any]], done: str = "") -> Any:
     try:
         answer = await act()
     except Refused as error:
-        say(f"{error.detail}{'. ' + error.remedy if error.remedy else ''}", bad=True)
+        say(" - ".join(part for part in (error.detail, error.remedy) if part), bad=True)
         return None
     if done:
         say(done)

@@ -39,6 +39,10 @@ PARTS = {
         "bench.starts:starts",
         "Run the live demo and compare start-time forecasts with what happened.",
     ),
+    "web": Part(
+        "bench.web:web",
+        "Measure the dashboard: first paint of a long queue, cost of viewers, memory.",
+    ),
     "engines": Part(
         "bench.engines:engines",
         "Measure what watching a real Slurm queue costs, and its forecasts beside Slurm's own.",

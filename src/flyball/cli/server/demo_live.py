@@ -20,6 +20,8 @@ from flyball.cli.jobs.submit import send
 from flyball.cli.live import State, connected
 from flyball.cli.options import AsJson
 from flyball.cli.output import note, print_json, print_table
+from flyball.cli.server.demo_virtual import virtual_demo
+from flyball.cli.server.open import open_dashboard
 from flyball.core.errors import BadInput, FlyballError
 from flyball.core.jobs import JobState
 from flyball.core.units import duration_text
@@ -32,6 +34,9 @@ Examples:
   flyball up &
   flyball demo live
   flyball demo live --scale 0.3
+  flyball demo live --open                 (and look at it in a browser)
+  flyball up --engine twin --cluster virtual-1000 &
+  flyball demo live --open                 (1,000 virtual nodes, busy for ten minutes)
   flyball demo live --json
 \b
 The programs are in src/flyball/data/live_demo.
@@ -48,12 +53,23 @@ def demo_live(
     scale: Annotated[
         float, typer.Option(help="Length of the jobs; 1 = about 3 to 15 s each on an idle core.")
     ] = 1.0,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the dashboard, to watch them there.")
+    ] = False,
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
     """Submit a dozen small training jobs, watch the queue, ask why, predict, show a receipt."""
     if not 0.01 <= scale <= 100:
         raise BadInput(f"--scale {scale:g} is out of range", "use 0.01 to 100")
+    if open_page:
+        open_dashboard(state=state)
+    with connected(state) as client:
+        if len(client.nodes()) > 1:  # virtual ones, which run no programs
+            outcome = virtual_demo(client, scale, note if as_json else typer.echo)
+            if as_json:
+                print_json(outcome)
+            return
     with connected(state) as client, tempfile.TemporaryDirectory(prefix="flyball-demo-") as work:
         cores = max((int(node["cpus"]) for node in client.nodes()), default=1)
         drafts = jobs_of(Path(work), scale, cores)

@@ -91,17 +91,16 @@ class _JobView:
                 self._timeline = Chart({}, "Devices that the job held over time, by attempt")
                 self._timeline.classes("low")
                 self._facts = ui.element("div")
-            self._uses = ui.element("section").classes("fb-panel")
+            with panel("Receipt"):
+                self._receipt = ui.element("div")
+        self._uses = ui.element("section").classes("fb-panel")
         with panel("Log"):
             JobLog(job["id"])
             if job["spec"].get("stderr") not in (None, "", job["spec"].get("stdout")):
                 tag("h2", "Error output")
                 JobLog(job["id"], stream="stderr")
-        with ui.element("div").classes("fb-two"):
-            with panel("Decisions about it"):
-                self._decisions = ui.element("div")
-            with panel("Receipt"):
-                self._receipt = ui.element("div")
+        with panel("Decisions about it"):
+            self._decisions = ui.element("div")
         with panel("Request"):
             facts(_request(job))
         await self._refresh()
@@ -153,7 +152,8 @@ class _JobView:
         series: dict[str, Any] = {}
         for name, title in list(names.items())[:8]:
             try:
-                series[title] = await self._page.calls.get("telemetry/series", name=name, seconds=SERIES_S)
+                measured = self._page.calls.get("telemetry/series", name=name, seconds=SERIES_S)
+                series[title] = await measured
             except Refused:
                 continue
         series = {title: one for title, one in series.items() if len(one["times"]) > 1}
@@ -168,10 +168,12 @@ class _JobView:
                         tag("div", "A job reports steps and losses with")
                         tag("code", "flyball.report(step=10, loss=0.3)")
                 self._charts = {}
-                for title in series:
-                    tag("div", title, "note")
-                    self._charts[title] = Chart({}, f"{title} of the job over time")
-                    self._charts[title].classes("low")
+                with ui.element("div").classes("fb-uses"):
+                    for title in series:
+                        with ui.element("div"):
+                            tag("div", title, "note")
+                            self._charts[title] = Chart({}, f"{title} of the job over time")
+                            self._charts[title].classes("low")
         for title, chart in self._charts.items():
             chart.set(_line(series[title], "Memory" in title))
 

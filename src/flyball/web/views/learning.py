@@ -25,7 +25,7 @@ def register(api: FastAPI, feed: Feed) -> None:
     async def learning_page(request: Request) -> None:
         with frame(api, feed, request, "Learning", "/learning") as page:
             opened = (await page.calls.get("events", kind="opened", limit=10_000))["events"]
-            forecast = await page.calls.get("forecast")
+            forecast = (await page.feed.outlook()).forecast
             with panel("Policy in use"):
                 _policy(opened[-1])
             with panel("Learnt beside the control plane"):

@@ -65,7 +65,7 @@ class _Loop:
         self.drawn_s = time.monotonic()
         page = self._page
         sensors = await page.calls.get("telemetry/sensors")
-        forecast = await page.calls.get("forecast")
+        forecast = (await page.feed.outlook()).forecast
         decisions = (await page.calls.get("decisions", last=20))["decisions"]
         metrics = await read_metrics(page.api)
         rates = self._rates(metrics)

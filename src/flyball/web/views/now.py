@@ -45,7 +45,7 @@ def register(api: FastAPI, feed: Feed) -> None:
                 devices.show(picture.devices)
 
             async def foresee() -> None:
-                forecast = await page.calls.get("forecast")
+                forecast = (await page.feed.outlook()).forecast
                 now = await feed.picture()
                 past.take(forecast["loads"])
                 past.observe("running", now.time_s, now.devices.held)
@@ -131,7 +131,11 @@ def band_options(
         "legend": {"data": ["happened", "forecast", "earlier forecast"], "top": 0},
         "tooltip": {"trigger": "axis"},
         "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "min": 0},
+        "yAxis": {
+            "type": "value",
+            "min": 0,
+            **({"max": 100} if row["unit"] == "percent" else {}),
+        },
         "series": series,
     }
 

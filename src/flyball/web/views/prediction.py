@@ -32,7 +32,7 @@ def register(api: FastAPI, feed: Feed) -> None:
             body = ui.element("div")
 
             async def show() -> None:
-                forecast = await page.calls.get("forecast")
+                forecast = (await page.feed.outlook()).forecast
                 with again(body):
                     _show(forecast)
 
@@ -95,7 +95,7 @@ def _calibration(starts: Mapping[str, Any], note: str) -> None:
     if points:
         Chart(
             {
-                "grid": {"left": 48, "right": 20, "top": 20, "bottom": 40},
+                "grid": {"left": 48, "right": 20, "top": 32, "bottom": 40},
                 "xAxis": {"type": "value", "min": 0, "max": 100, "name": "promised (%)",
                           "nameLocation": "middle", "nameGap": 26},
                 "yAxis": {"type": "value", "min": 0, "max": 100, "name": "held (%)"},

@@ -66,10 +66,10 @@ class _QueueView:
         if picture.seq != self._seq:
             self._seq = picture.seq
             self._grid.changed()
-        starts = await self._page.feed.starts()
-        if starts.time_s != self._starts_s:
-            self._starts_s = starts.time_s
-            self._grid.set_starts(starts.rows)
+        outlook = await self._page.feed.outlook()
+        if outlook.time_s != self._starts_s:
+            self._starts_s = outlook.time_s
+            self._grid.set_starts(outlook.starts)
 
     # Actions ----------------------------------------------------------------------------
 
