@@ -63,7 +63,7 @@ def test_a_change_is_a_geometric_mean_with_its_intervals() -> None:
     assert figures.low < -20 < -10 < figures.high
     same = change([math.log(0.9)] * 12)
     assert same is not None
-    assert same.mean == same.low == same.high == same.median == pytest.approx(-10)
+    assert (same.mean, same.low, same.high, same.median) == pytest.approx((-10.0,) * 4)
     assert change([]) is None
 
 
