@@ -202,4 +202,4 @@ def facts(moment: JobMoment, now: float) -> Iterator[str]:
     if job["reason"]:
         yield clean(job["reason"])
     if moment.why:
-        yield from (clean(line) for line in list(why_lines(moment.why, job))[1:])
+        yield from (clean(line) for line in list(why_lines({**job, **moment.why}))[1:])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 from flyball.experiments.learning.arms import GUARDED, INCUMBENT, Arm, run_arm
 from flyball.experiments.learning.instances import Instance, problem_of
 from flyball.experiments.run_file import RunFile, key_of, source_version

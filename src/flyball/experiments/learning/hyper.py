@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from flyball.core.metrics import student_95
+from flyball.core.intervals import student_95
 from flyball.core.results import Floats
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.workers import Workers
