@@ -134,10 +134,12 @@ def rows_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         for part, result in results.items()
         if part.startswith("inference ") and not part.endswith("1 thread")
     }
-    peak = results.get("gemm", {}).get("gflops")
-    rows: list[dict[str, Any]] = []
-    if peak:
-        rows.append(_row("GEMM peak of torch, float32", peak, unit="GFLOP/s"))
+    rates: Mapping[str, float] = results.get("gemm", {}).get("gflops", {})
+    peak = max(rates.values(), default=None)
+    rows = [
+        _row(f"matrix product, float32: {kernel}", rate, unit="GFLOP/s")
+        for kernel, rate in rates.items()
+    ]
     rows += _inference_rows(inference, peak)
     for part, result in results.items():
         if part.endswith("1 thread"):
@@ -268,7 +270,6 @@ def _training_row(result: Mapping[str, Any]) -> dict[str, Any]:
 def _memory_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     model = result["model"]
     saved = 100 * (1 - result["saved_bytes"] / result["plain_bytes"])
-    cost = 100 * (result["saved_s"] / result["plain_s"] - 1)
     return [
         _row(
             f"training memory saved {model}",
@@ -277,7 +278,13 @@ def _memory_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
             "%",
             peak_bytes=[result["plain_bytes"], result["saved_bytes"]],
         ),
-        _row(f"time cost of that {model}", cost, unit="%"),
+        _row(
+            f"time cost of that {model}",
+            result["cost_pct"],
+            unit="%",
+            low=result["cost_low_pct"],
+            high=result["cost_high_pct"],
+        ),
         _row(f"gradient error of that {model}", result["gradient_error"], Bar.at_most(TOLERANCE)),
     ]
 

@@ -166,7 +166,8 @@ def _tried(
             reason = change(copied)
             if reason:
                 return Candidate(name, "left out", reason=reason)
-        error = judged_error(expected, gradients(copied, example), step, example, TOLERANCE)
+        got = gradients(copied, example)
+        error = judged_error(expected, got, step, copied, example, TOLERANCE)
         copied(*example)  # the optimiser's own step must work too
     except Exception as problem:  # a variant's failure must not end the others
         words = (str(problem).splitlines() or [""])[0][:200]
@@ -206,15 +207,12 @@ def _save_memory(
         )
 
 
-def peak_memory(step: Step, batch: tuple[Tensor, ...]) -> tuple[int, float]:
-    """Measure the most memory of tensors during a step, and the CPU time of a step, in seconds.
+def peak_memory(step: Step, batch: tuple[Tensor, ...]) -> int:
+    """Measure the most memory of tensors during a step, in bytes.
 
-    Weights, gradients and optimiser state are included. The time is that of another step, since
-    following every tensor takes time itself.
+    Weights, gradients and optimiser state are included.
     """
-    began = time.process_time()
     step(*batch)  # the optimiser's state exists from here on
-    step_s = time.process_time() - began
     step.optimizer.zero_grad(set_to_none=True)
     existing: list[Tensor] = [*step.module.parameters(), *step.module.buffers(), *batch]
     for state in step.optimizer.state.values():
@@ -222,4 +220,4 @@ def peak_memory(step: Step, batch: tuple[Tensor, ...]) -> tuple[int, float]:
     peak = Peak(existing)
     with peak:
         step(*batch)
-    return peak.peak_bytes, step_s
+    return peak.peak_bytes

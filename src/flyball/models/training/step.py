@@ -14,6 +14,9 @@ from flyball.models.measure import relative_error
 
 NOISE_SCALE = 0.01
 """Least scale of a gradient, as a part of the largest gradient of all."""
+MOST_ROUNDING = 0.05
+"""Largest relative difference of all gradients together that rounding may explain: that of eager to
+itself in double precision is up to 0.02 on a ResNet-50 with random weights."""
 Loss = Callable[..., Tensor]
 """Takes the module and the batch, returns the loss: `lambda module, x, y: mse(module(x), y)`."""
 
@@ -152,28 +155,42 @@ def gradient_error(expected: list[Tensor], got: list[Tensor]) -> float:
 
 
 def exact_gradients(step: Step, batch: tuple[Tensor, ...]) -> list[Tensor]:
-    """Return loss and gradients computed in double precision, in the format of the parameters."""
+    """Return loss and gradients computed in double precision."""
     wide = step.copy()
     wide.module.double()
     inputs = tuple(one.double() if one.is_floating_point() else one for one in batch)
-    return [one.float() for one in gradients(wide, inputs)]
+    return gradients(wide, inputs)
 
 
 def judged_error(
-    expected: list[Tensor], got: list[Tensor], step: Step, batch: tuple[Tensor, ...], most: float
+    expected: list[Tensor],
+    got: list[Tensor],
+    eager: Step,
+    variant: Step,
+    batch: tuple[Tensor, ...],
+    most: float,
 ) -> float:
-    """Return the error of gradients; if it is large, against exact ones where eager errs more.
+    """Return the error of a variant's gradients; if rounding makes it large, that of exact ones.
 
-    Rounding alone can flip a ReLU that stands at zero and move a whole gradient. So where a variant
-    and eager differ, both are compared with double precision: a variant that is as near to it as
-    eager, or nearer, is equal, and its error is the one against double precision less eager's own.
+    Rounding alone can flip a ReLU that stands at zero and move a whole gradient, in eager as well
+    as in the variant. So where they differ, both are computed in double precision, in which nothing
+    stands that near to zero: if those agree, and the difference in the model's own format is as
+    small over all gradients together as flips make it, the variant computes the same.
     """
     error = gradient_error(expected, got)
-    if error <= most:
+    if error <= most or overall_error(expected, got) > MOST_ROUNDING:
         return error
     try:
-        exact = exact_gradients(step, batch)
+        return gradient_error(exact_gradients(eager, batch), exact_gradients(variant, batch))
     except (RuntimeError, TypeError):  # a loss that insists on its own format
         return error
-    eager_error, variant_error = gradient_error(exact, expected), gradient_error(exact, got)
-    return variant_error if variant_error <= most else max(0.0, variant_error - eager_error)
+
+
+def overall_error(expected: list[Tensor], got: list[Tensor]) -> float:
+    """Return the length of the difference of all gradients, relative to that of the gradients."""
+    pairs = list(zip(expected[1:], got[1:], strict=True))
+    if any(left.shape != right.shape for left, right in pairs):
+        return float("inf")
+    difference = sum(float((left - right).double().square().sum()) for left, right in pairs)
+    length = sum(float(left.double().square().sum()) for left, _right in pairs)
+    return float((difference / length) ** 0.5) if length else float(difference > 0)

@@ -72,10 +72,10 @@ def layers(model: str, threads: int, full: bool, time_limit_s: float) -> dict[st
 
 
 def gemm(model: str, threads: int, full: bool, time_limit_s: float) -> dict[str, Any]:
-    """Return the peak of a matrix product."""
-    from flyball.models.machine import gemm_peak_gflops
+    """Return the rates of a matrix product by kernel."""
+    from flyball.models.machine import gemm_rates
 
-    return {"threads": threads, "gflops": gemm_peak_gflops(threads)}
+    return {"threads": threads, "gflops": gemm_rates(threads)}
 
 
 KINDS = {

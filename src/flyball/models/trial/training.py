@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from flyball.models.measure import interleaved
+from flyball.models.result import EAGER
 from flyball.models.training.search import optimize_training, peak_memory
 from flyball.models.training.step import QUICK, VARIANTS, Step, gradient_error, gradients
 from flyball.models.zoo.registry import MEMORY, TRAINED, build
 
 LEARNING_RATE = 1e-4
+MEMORY_ROUNDS = 6
 
 
 def task(model: str, **sizes: int) -> tuple[Step, tuple[Tensor, ...]]:
@@ -62,13 +66,23 @@ def measure_memory(model: str, threads: int) -> dict[str, Any]:
     """Return peak memory and time of a step with and without recomputation, and the gradients."""
     torch.set_num_threads(threads)
     step, batch = task(model, **MEMORY[model])
-    plain_bytes, plain_s = peak_memory(step, batch)
+    plain = step.copy()
     expected = gradients(step, batch)
     result = optimize_training(
         step.module, step.optimizer, step.loss, batch, variants=(), activation_budget_bytes=0
     )
-    error = gradient_error(expected, gradients(result.step, batch))
-    saved_bytes, saved_s = peak_memory(result.step, batch)
+    saved = result.step
+    error = gradient_error(expected, gradients(saved, batch))
+    plain_bytes, saved_bytes = peak_memory(plain, batch), peak_memory(saved, batch)
+    times = interleaved(
+        {EAGER: lambda *inputs: (plain(*inputs),), "saved": lambda *inputs: (saved(*inputs),)},
+        EAGER,
+        batch,
+        MEMORY_ROUNDS,
+        math.inf,
+        clock=time.process_time if threads == 1 else time.perf_counter,
+        grad=True,
+    )["saved"]
     fixed = sum(one.numel() * one.element_size() for one in step.module.parameters())
     return {
         "model": model,
@@ -76,8 +90,9 @@ def measure_memory(model: str, threads: int) -> dict[str, Any]:
         "plain_bytes": plain_bytes,
         "saved_bytes": saved_bytes,
         "weights_bytes": fixed,
-        "plain_s": plain_s,
-        "saved_s": saved_s,
+        "cost_pct": 100 * (1 / times.ratio - 1),
+        "cost_low_pct": 100 * (1 / times.high - 1),
+        "cost_high_pct": 100 * (1 / times.low - 1),
         "gradient_error": error,
         "recomputed": len(result.recomputed),
     }
