@@ -24,6 +24,7 @@ from flyball.api.models import (
     BATCH,
     CANCEL,
     CAP,
+    DRAIN,
     FAST,
     HOLD,
     JOB,
@@ -33,7 +34,7 @@ from flyball.api.models import (
     schema_of,
 )
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import attempts, cluster, jobs, logs, service, steer, telemetry
+from flyball.api.routes import attempts, cluster, jobs, logs, nodes, service, steer, telemetry
 from flyball.api.settings import ApiSettings
 from flyball.api.specs import faulty
 
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
     from flyball.control.plane import Plane
 
 ROUTERS = tuple(
-    module.router for module in (jobs, steer, logs, cluster, telemetry, attempts, service)
+    module.router for module in (jobs, steer, nodes, logs, cluster, telemetry, attempts, service)
 )
 DESCRIPTION = (
     "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs a bearer "
     "token: that of the state folder, of a user, or of an attempt. Errors are problem documents "
     "(RFC 9457) with a remedy."
 )
-BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, CANCEL, FAST)
+BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, DRAIN, CANCEL, FAST)
 
 
 def create_app(
