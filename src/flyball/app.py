@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from flyball.control.decide.tuning_rounds import Tuning as LiveTuning
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
+    from flyball.core.live import Capabilities
+    from flyball.engines.slurm.own_request import SlurmSettings
     from flyball.learn.policy.artifact import PolicyFile
     from flyball.learn.policy.governor import Governor
     from flyball.learn.policy.live import LiveGovernor
@@ -363,6 +365,9 @@ def build_live(
     features: Sequence[str] = (),
     pathways: Scope = Scope.NAMED,
     limit_s: float | None = None,
+    slurm: SlurmSettings | None = None,
+    shared: Path | None = None,
+    health: Sequence[str] = (),
 ) -> Live:
     """Return the control plane of a state folder, recovered and ready to start.
 
@@ -377,9 +382,13 @@ def build_live(
         features: names that jobs can require this machine to have.
         pathways: how far class pathways are followed.
         limit_s: time that a choice of a learned policy may take; None = the default.
+        slurm: run jobs on a Slurm site; None = on this machine.
+        health: command that checks this machine; none = it is not checked.
+        shared: folder that the site's nodes see; None = one in the state folder.
 
     Raises:
         BadInput: a policy that cannot decide live, or a journal that cannot be used.
+        Unavailable: no nodes are known, as slurmctld does not answer.
     """
     from flyball.control.driver import Driver
     from flyball.control.plane import Plane
@@ -396,20 +405,28 @@ def build_live(
     if policy.learned is not None:
         governor = _live_governor(policy.learned, prices, pathways, limit_s)
     clock = LiveClock()
-    engine = _engine(state, clock, simulated, max_processes, features)
+    if slurm is not None:
+        engine = _slurm_engine(shared or state / "slurm", clock, slurm)
+    else:
+        engine = _engine(state, clock, simulated, max_processes, features, health)
 
     # The plane opens the journal first (makes or upgrades it), then says where its times end.
     def start_clock(last_us: int) -> Callable[[], int]:
         clock.not_before(last_us)
         return clock.now_us
 
-    plane = Plane(
-        state, engine, policy.name, policy.knobs, start_clock, prices,
-        passing=passing, tuning=tuning, pathways=pathways, governor=governor,
-    )  # fmt: skip
-    plane.ask.sensors = Telemetry(state / "telemetry")
-    plane.forecaster.slowdown = Contention(os.getpid()).slowdown
-    recovered = plane.open()
+    try:
+        refuse_useless(list(tuning.tuners) if tuning else [], engine.capabilities())
+        plane = Plane(
+            state, engine, policy.name, policy.knobs, start_clock, prices,
+            passing=passing, tuning=tuning, pathways=pathways, governor=governor,
+        )  # fmt: skip
+        plane.ask.sensors = Telemetry(state / "telemetry")
+        plane.forecaster.slowdown = Contention(os.getpid()).slowdown
+        recovered = plane.open()
+    except BaseException:
+        engine.close()
+        raise
     return Live(plane, Driver(plane, engine), engine, recovered)
 
 
@@ -486,6 +503,7 @@ def _engine(
     simulated: Cluster | None,
     max_processes: int | None = None,
     features: Sequence[str] = (),
+    health: Sequence[str] = (),
 ) -> Any:
     """Return the engine: this machine's, or one of nodes that only pass time."""
     if simulated is not None:
@@ -493,6 +511,7 @@ def _engine(
 
         return VirtualEngine(nodes_of(simulated), clock.now_us)
     from flyball.engines.local.engine import LocalEngine
+    from flyball.engines.local.health import HealthCheck
     from flyball.physics import catalogue
     from flyball.twin.inputs.traces.gpus import device_of
 
@@ -503,7 +522,37 @@ def _engine(
         name_device=lambda name: device_of(name) or reference,
         max_processes=max_processes,
         features=features,
+        health=HealthCheck(health) if health else None,
     )
+
+
+def _slurm_engine(shared: Path, clock: Any, settings: SlurmSettings) -> Any:
+    """What acts on a Slurm site."""
+    from flyball.engines.slurm.engine import SlurmEngine
+    from flyball.physics import catalogue
+    from flyball.twin.inputs.traces.gpus import device_of
+
+    reference = catalogue.reference().name
+    return SlurmEngine(
+        shared, clock, settings, name_device=lambda name: device_of(name) or reference
+    )
+
+
+def refuse_useless(chosen: Sequence[str], can: Capabilities) -> None:
+    """Refuse tuners whose every action the engine is unable to carry out.
+
+    Raises:
+        BadInput: it names the tuner and what the engine lacks.
+    """
+    from flyball.control.decide.tuning_rounds import NEEDED_BY
+
+    for name in chosen:
+        needs = NEEDED_BY.get(name, ())
+        if needs and not any(getattr(can, need) for need in needs):
+            raise BadInput(
+                f"tuner {name} is of no use here: the engine cannot {' or '.join(needs)}",
+                f"leave {name} out; `flyball doctor` shows what the engine can do",
+            )
 
 
 def warm_live() -> None:

@@ -41,6 +41,8 @@ EXPECTED = {
     "POST /api/v1/jobs/{job}/cap": Right.CHANGE,
     "POST /api/v1/jobs/{job}/checkpoint": Right.CHANGE,
     "POST /api/v1/jobs/{job}/hold": Right.CHANGE,
+    "POST /api/v1/nodes/{node}/drain": Right.OPERATE,
+    "POST /api/v1/nodes/{node}/resume": Right.OPERATE,
     "POST /api/v1/jobs/{job}/release": Right.CHANGE,
     "POST /api/v1/telemetry/fast": Right.OPERATE,
     "POST /api/v1/attempt/report": Right.ATTEMPT,

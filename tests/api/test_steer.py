@@ -122,3 +122,16 @@ def test_hold_all_tasks_of_an_array(world: World, client: httpx.Client) -> None:
     world.step()
     assert client.get(f"{JOBS}/{first}").json()["held"] == {"by": None, "begin_time": 4e9}
     assert client.post(f"{JOBS}/99/hold", json={}).status_code == 404
+
+
+def test_nodes_are_drained_and_resumed(client: httpx.Client) -> None:
+    nodes = "/api/v1/nodes"
+    drained = client.post(f"{nodes}/b/drain", json={"reason": "a fan is loud"})
+    assert drained.json() == {"name": "b", "drained": True}
+    views = {node["name"]: node for node in client.get(nodes).json()["nodes"]}
+    assert (views["b"]["state"], views["b"]["reason"]) == ("drained", "a fan is loud")
+    assert client.post(f"{nodes}/b/resume").json() == {"name": "b", "drained": False}
+    views = {node["name"]: node for node in client.get(nodes).json()["nodes"]}
+    assert [view["state"] for view in views.values()] == ["up", "up"]
+    assert client.post(f"{nodes}/nowhere/drain", json={}).status_code == 404
+    assert client.post(f"{nodes}/b/drain", json={"why": "x"}).status_code == 422

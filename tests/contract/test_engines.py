@@ -1,6 +1,6 @@
 """What every engine owes: idempotent actions, ends told until acknowledged, honest recovery.
 
-The same tests on virtual nodes and on this machine, with real processes.
+The same tests on virtual nodes, on this machine with real processes, and on real Slurm daemons.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from typing import Any
 import pytest
 from tests.until import WAIT_S
 
+from flyball.bench.engines.slurm_cluster import HOW_TO_GET, SlurmCluster, missing
 from flyball.core.clock import LiveClock
 from flyball.core.job_fields import FIELDS
 from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Cap, Checkpoint, Launch, LiveNode, Report, Resize, Stop
 from flyball.core.protocols import Engine, Receipt
 from flyball.engines.local.engine import LocalEngine
+from flyball.engines.slurm.engine import SlurmEngine
+from flyball.engines.slurm.own_request import SlurmSettings
 from flyball.twin.engine import VirtualEngine
 
 NODE = LiveNode("here", "CPU1", 2, 2, 4096)
 SHORT, LONG = 0.01, 60.0
+WAITS = ("accepted", "queued", "unknown")
 
 
 class Bench:
     """An engine, and the ways to do to it what happens in the world."""
 
     engine: Engine
+    nodes: tuple[LiveNode, ...] = (NODE,)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,19 +63,26 @@ class Bench:
         script = f'echo "$0" >> "$1"; sleep {run_s}; exit {code}'
         argv = ("/bin/sh", "-c", script, f"{job}.{attempt}", str(self.runs))
         spec = JobSpec(argv, estimate_s=run_s, env={"CODE": str(code)}, grace_s=1.0)
-        return self.engine.apply(Launch(job, attempt, spec, (Row(0, 1),)))
+        names = (self.nodes[0].name,)
+        return self.engine.apply(Launch(job, attempt, spec, (Row(0, 1),), names))
 
     def stop(self, job: int = 1, attempt: int = 1, why: str = "cancel") -> Receipt:
         return self.engine.apply(Stop(job, attempt, why))
 
     def seen(self) -> list[tuple[int, int, str]]:
-        return [(report.job, report.attempt, report.what) for report in self.engine.observe()]
+        return [(report.job, report.attempt, report.what) for report in self.observe()]
+
+    def observe(self) -> list[Report]:
+        """What is reported, but for how an attempt waits; its acceptance is put on record."""
+        reports = self.engine.observe()
+        self.engine.acknowledge([report for report in reports if report.what == "accepted"])
+        return [report for report in reports if report.what not in WAITS]
 
     def report(self, what: str, job: int = 1, attempt: int = 1) -> Report:
         """Wait for a report."""
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
-            for report in self.engine.observe():
+            for report in self.observe():
                 if (report.job, report.attempt, report.what) == (job, attempt, what):
                     return report
             self.engine.wait(0.02)
@@ -79,6 +91,9 @@ class Bench:
     def until_begun(self, job: int = 1, attempt: int = 1) -> None:
         deadline_s = time.monotonic() + WAIT_S
         while not self.began(job, attempt):
+            self.engine.acknowledge(
+                [report for report in self.engine.observe() if report.what == "accepted"]
+            )
             assert time.monotonic() < deadline_s, "it never began"
             time.sleep(0.005)
 
@@ -124,9 +139,43 @@ class LocalBench(Bench):
         return lines.count(f"{job}.{attempt}")
 
 
-@pytest.fixture(params=[VirtualBench, LocalBench], ids=["virtual", "local"])
-def bench(request: Any, tmp_path: Path) -> Iterator[Bench]:
+class SlurmBench(LocalBench):
+    """Real daemons of Slurm on this machine."""
+
+    slurm: SlurmCluster
+    nodes = (LiveNode("n1", "CPU1", 8, 8, 1000),)
+
+    def open(self) -> None:
+        settings = SlurmSettings(beat_s=0.1, lease_s=2.0, poll_s=0.3)
+        self.engine = SlurmEngine(
+            self.folder / "state", LiveClock(), settings, environment=self.slurm.environment
+        )
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def lose(self, job: int, attempt: int = 1) -> None:
+        claim = (self.folder / "state" / "claims" / f"{job}.{attempt}").read_text()
+        os.kill(int(claim.split('"pid": ')[1].split(",")[0]), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def running_slurm() -> Iterator[SlurmCluster | None]:
+    """The daemons, None where they are not installed."""
+    if missing():
+        yield None
+        return
+    with SlurmCluster(nodes=1, cpus=8, gpus=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=[VirtualBench, LocalBench, SlurmBench], ids=["virtual", "local", "slurm"])
+def bench(request: Any, tmp_path: Path, running_slurm: SlurmCluster | None) -> Iterator[Bench]:
     make: Callable[[Path], Bench] = request.param
+    if make is SlurmBench:
+        if running_slurm is None:
+            pytest.skip(f"{', '.join(missing())} not installed; {HOW_TO_GET}")
+        SlurmBench.slurm = running_slurm
     bench = make(tmp_path)
     yield bench
     bench.engine.reconcile([])  # whatever still runs is nobody's any more
@@ -134,13 +183,13 @@ def bench(request: Any, tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_nodes(bench: Bench) -> None:
-    assert list(bench.engine.nodes()) == [NODE]
+    assert list(bench.engine.nodes()) == list(bench.nodes)
 
 
 def test_capabilities_are_optional_fields_of_jobs(bench: Bench) -> None:
     fields = bench.engine.capabilities().fields
     assert fields <= {row.name for row in FIELDS.values() if row.optional}
-    assert "nodes" in fields, "one node is all that there is"
+    assert bench.engine.capabilities().preempt
 
 
 def test_an_attempt_starts_and_ends(bench: Bench) -> None:
@@ -214,8 +263,14 @@ def test_orders_to_what_runs_are_accepted_again_and_again(bench: Bench) -> None:
     bench.launch(run_s=LONG)
     bench.report("started")
     rows = (Row(0, 3),)
-    for order in (Resize(1, 1, 1, rows), Cap(1, 1, 2, 0.5, rows), Checkpoint(1, 1, 3)):
-        assert [bench.engine.apply(order).accepted for _ in range(3)] == [True] * 3
+    can = bench.engine.capabilities()
+    orders: dict[Resize | Cap | Checkpoint, bool] = {
+        Resize(1, 1, 1, rows): can.resize,
+        Cap(1, 1, 2, 0.5, rows): can.cap,
+        Checkpoint(1, 1, 3): can.preempt,
+    }
+    for order, possible in orders.items():
+        assert [bench.engine.apply(order).accepted for _ in range(3)] == [possible] * 3
     assert bench.seen() == [], "it goes on"
 
 
@@ -234,6 +289,7 @@ def restarted(bench: Bench, *expected: tuple[int, int]) -> list[tuple[int, int, 
     return sorted(
         (report.job, report.attempt, report.what)
         for report in bench.engine.reconcile(list(expected))
+        if report.what not in WAITS
     )
 
 
@@ -270,6 +326,21 @@ def test_what_never_began_is_void_and_never_will_begin(bench: Bench) -> None:
     assert (bench.began(7, 2), bench.began(8)) == (0, 1)
     bench.engine.acknowledge(bench.engine.observe())
     assert bench.seen() == []
+
+
+def test_calls_do_not_wait_for_what_hangs(bench: Bench) -> None:
+    if not isinstance(bench, SlurmBench):
+        pytest.skip("nothing here can hang")
+    with bench.slurm.frozen_controller():
+        began_s = time.monotonic()
+        assert bench.launch().accepted
+        for _ in range(20):
+            bench.engine.observe()
+            bench.engine.nodes()
+        bench.stop()
+        assert time.monotonic() - began_s < 5.0, "slurmctld alone would take longer"
+    bench.report("void")
+    assert bench.began(1) == 0
 
 
 def test_what_is_on_record_as_over_is_forgotten(bench: Bench) -> None:

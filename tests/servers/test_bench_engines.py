@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from flyball.bench.engines import poll_cost, slurm_starts
+from flyball.bench.engines import own_cost, poll_cost, slurm_starts, slurm_storm
 from flyball.bench.engines.slurm_cluster import HOW_TO_GET, missing
 from flyball.bench.engines.slurm_starts import StartOutcome, figures
 
@@ -32,6 +34,33 @@ def test_the_cost_of_a_poll_is_measured() -> None:
     values = {row["name"]: row["value"] for row in answer["figures"]}
     assert answer["jobs"] == 6
     assert values["squeue's CPU per poll"] > 0 and values["a poll, wall clock"] > 0
+
+
+def test_a_storm_is_judged_by_what_the_programs_noted() -> None:
+    def job(number: int, **more: object) -> dict[str, object]:
+        usual = {"id": number, "name": "exit0", "state": "COMPLETED", "exit_code": 0, "attempts": 1}
+        return usual | more
+
+    records = [job(1), job(2, attempts=2), job(3), job(4, state="FAILED", exit_code=1)]
+    starts = {"1.1": ["s", "e"], "2.1": ["s"], "2.2": ["s", "s", "e"], "4.1": ["s", "e"]}
+    answer = slurm_storm.answer_of(records, starts, Counter(node=1), 2, 60.0)
+    values = [row["value"] for row in answer["figures"]]
+    assert values == [1, 3, 1, 4, 5, 0, 0, 0, 1, 2, 60.0]
+
+
+@pytest.mark.parametrize("jobs", [8, pytest.param(200, marks=pytest.mark.soak)])
+@needs_slurm
+def test_own_jobs_in_a_storm(jobs: int) -> None:
+    answer = slurm_storm.measure(lambda _text: None, jobs, down_s=10.0 if jobs > 50 else 1.0)
+    assert all(row["holds"] is not False for row in answer["figures"]), answer["figures"]
+
+
+@needs_slurm
+def test_what_our_queue_adds_is_measured() -> None:
+    answer = own_cost.measure(lambda _text: None, pairs=2, foreign=5)
+    values = {row["name"]: row["value"] for row in answer["figures"]}
+    assert values["submit to start through Flyball, median"] > 0
+    assert values["a decision cycle, median"] > 0
 
 
 @pytest.mark.soak

@@ -26,6 +26,7 @@ from flyball.api.models import (
     BATCH,
     CANCEL,
     CAP,
+    DRAIN,
     FAST,
     HOLD,
     JOB,
@@ -36,7 +37,17 @@ from flyball.api.models import (
     schema_of,
 )
 from flyball.api.problems import Problem, ProblemDocument
-from flyball.api.routes import attempts, cluster, jobs, links, logs, service, steer, telemetry
+from flyball.api.routes import (
+    attempts,
+    cluster,
+    jobs,
+    links,
+    logs,
+    nodes,
+    service,
+    steer,
+    telemetry,
+)
 from flyball.api.sessions import Sessions
 from flyball.api.settings import ApiSettings
 from flyball.api.shared import Shared
@@ -48,14 +59,15 @@ if TYPE_CHECKING:
 LoadPages = Callable[[FastAPI], Awaitable[ASGIApp]]
 
 ROUTERS = tuple(
-    module.router for module in (jobs, steer, logs, cluster, telemetry, attempts, service, links)
+    module.router
+    for module in (jobs, steer, nodes, logs, cluster, telemetry, attempts, service, links)
 )
 DESCRIPTION = (
     "Jobs, queue, nodes and decisions of a Flyball control plane. Every request needs a bearer "
     "token: that of the state folder, of a user, or of an attempt. Errors are problem documents "
     "(RFC 9457) with a remedy."
 )
-BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, CANCEL, FAST, LINK)
+BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, DRAIN, CANCEL, FAST, LINK)
 
 
 def create_app(

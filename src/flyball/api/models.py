@@ -81,6 +81,13 @@ class HoldIn(TypedDict, total=False):
     user: Annotated[Account, Field(description="Shown in the reason for which it waits.")]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="DrainIn"))
+class DrainIn(TypedDict, total=False):
+    """Why a node is drained."""
+
+    reason: Annotated[Name, Field(description="Shown with the node.")]
+
+
 def _true(value: bool) -> bool:
     """Accept only true; `Literal[True]` would accept 1 as well."""
     if not value:
@@ -132,6 +139,7 @@ ATTEMPT_REPORT: TypeAdapter[AttemptReportIn] = TypeAdapter(AttemptReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 HOLD: TypeAdapter[HoldIn] = TypeAdapter(HoldIn)
+DRAIN: TypeAdapter[DrainIn] = TypeAdapter(DrainIn)
 CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
 LINK: TypeAdapter[LinkIn] = TypeAdapter(LinkIn)

@@ -120,6 +120,13 @@ class Held(View):
     ids: list[int]
 
 
+class NodeOrdered(View):
+    """A node that was drained or resumed; the order is durable."""
+
+    name: str
+    drained: bool
+
+
 class Ordered(View):
     """The order is durable; the fields are what the job is to have from now on."""
 

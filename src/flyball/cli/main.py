@@ -70,6 +70,10 @@ PARTS = {
     "nodes": Part(
         "server.nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."
     ),
+    "drain": Part(
+        "server.drain:drain", "Start no more jobs on a node until it is resumed.", "DRAIN_EXAMPLES"
+    ),
+    "resume": Part("server.drain:resume", "Let drained nodes take jobs again.", "RESUME_EXAMPLES"),
     "top": Part(
         "top.command:top",
         "Show devices by job, the queue with reasons and start times, and the log of each job.",

@@ -8,14 +8,12 @@ plane.ask.why(job)              questions
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flyball import __version__
-from flyball.control import roster
 from flyball.control.access.attempt_tokens import AttemptTokens
 from flyball.control.ask import status
 from flyball.control.ask.bills import Prices
@@ -26,6 +24,7 @@ from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
+from flyball.control.cluster_nodes import ClusterNodes
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.governing import Governs
 from flyball.control.decide.job_columns import JobColumns
@@ -53,20 +52,18 @@ from flyball.control.journal.store import Changes, JobQuery, Journal, Ticket
 from flyball.control.loop import Loop
 from flyball.control.notify import notices
 from flyball.control.recover import reconcile
-from flyball.core.errors import BadInput, FlyballError
+from flyball.core.errors import BadInput
 from flyball.core.events import (
     Audited,
     CancelRequested,
     Event,
-    NodeChanged,
     Opened,
     Predicted,
     Submitted,
 )
-from flyball.core.jobs import Job, JobSpec, Row
+from flyball.core.jobs import Job, JobSpec
 from flyball.core.knobs import Knobs
 from flyball.core.learning import RunTimeLearner
-from flyball.core.live import Report
 from flyball.core.protocols import Engine
 from flyball.core.units import US_PER_S
 from flyball.tune.pathway_scope import Scope
@@ -74,10 +71,6 @@ from flyball.tune.pathway_scope import Scope
 JOURNAL = "journal.db"
 ARRIVALS_RECALLED = 1000
 """Number of latest jobs from which future arrivals are drawn."""
-SHOWN_UNFIT = 10
-"""Number of jobs that no node could hold and that the log names."""
-
-logger = logging.getLogger("flyball.control")
 
 
 class Plane:
@@ -127,10 +120,8 @@ class Plane:
         self._ids = threading.Lock()
         self.journal = Journal(folder / JOURNAL, self._fold, self._committed, inline=inline)
         self._active = self.journal.active()
-        self._present = tuple(engine.nodes())
-        before, self._carried_over = roster.on_record(self.journal)
-        self.nodes_ = list(roster.merged(before, self._present, self._active, starting=True))
-        self._nodes_taken = roster.holds(self.nodes_, self._present)
+        self.nodes = ClusterNodes(self, self._active)
+        self.nodes_ = self.nodes.roster
         self.cluster = cluster_of(self.nodes_, "live")
         self.demand = Demand(self.nodes_, pathways)
         self.fit = FitCheck(self.demand, self.cluster, knobs)
@@ -141,6 +132,7 @@ class Plane:
         self.prices = prices or Prices()
         self.deferrals = Deferrals(self.prices.signals, self.cluster.device_count)
         self.live_state.watchers += [
+            self.nodes.slow.update,
             self.columns.update,
             self.deadlines.update,
             self.deferrals.update,
@@ -154,8 +146,8 @@ class Plane:
         self.decider.signals = self.prices.signals
         self.decider.tuning.can = can
         self.loop = Loop(
-            self.live_state, self.journal, engine, self.decider, self._understood,
-            self._due, self.now_us, passing, self._node_names,
+            self.live_state, self.journal, engine, self.decider, self.nodes.understood,
+            self._due, self.now_us, passing, self.nodes.names,
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.live_state, self.journal, self.now_us)
@@ -208,58 +200,10 @@ class Plane:
         self._active = []
         self.notices.load()
         self.decider.number = self.journal.last_decision()
-        now_us = self.now_us()
-        drained = roster.carried_over(*self._carried_over, self.nodes_, now_us)
-        self.journal.append([self._opened(), *drained]).wait()
-        self._note_unfit()
-        if changes := self._node_changes(now_us):
-            self.journal.append(changes).wait()
+        self.nodes.open(self._opened)
         self.progress.recall(list(self.live_state.busy))
         now_us = self.now_us()
-        return reconcile(self.live_state, self.journal, self.engine, self._understood, now_us)
-
-    def _follow_nodes(self) -> None:
-        """Take nodes that have come, or that are described otherwise than before."""
-        present = tuple(self.engine.nodes())
-        if present == self._present and self._nodes_taken:
-            return
-        self._present = present
-        with self.live_state.lock:
-            busy, notes = list(self.live_state.busy.values()), self.live_state.node_notes.values()
-            changed = roster.merged(self.nodes_, present, busy)
-            self._nodes_taken = roster.holds(changed, present)
-            if changed == tuple(self.nodes_):
-                return
-            drained = roster.carried_over(self.nodes_, notes, changed, self.now_us())
-        before, self.nodes_[:] = list(self.nodes_), changed
-        try:
-            self.journal.append([self._opened(), *drained]).wait()
-        except FlyballError:
-            self.nodes_[:], self._present = before, ()
-            raise
-        with self.live_state.lock:
-            self.cluster = cluster_of(self.nodes_, "live")
-            self.demand.adopt(self.nodes_)
-            self.fit.adopt(self.cluster)
-            self.columns.rebuild(self.live_state.jobs)
-            self.decider.adopt(self.cluster)
-            self.deferrals.adopt(self.cluster.device_count)
-            self._note_unfit()
-
-    def _note_unfit(self) -> None:
-        """Note the jobs that no node could hold: they wait for one that can."""
-        self.columns.unfit = self.fit.unfit(self.live_state.jobs.values())
-        for job, why in list(self.columns.unfit.items())[:SHOWN_UNFIT]:
-            logger.warning("job %d waits: %s", job, why)
-
-    def _understood(
-        self, reports: Sequence[Report], jobs: dict[int, Job], now_us: int
-    ) -> Sequence[Event]:
-        """Turn reports into events, with places of the roster for the names of nodes."""
-        return self.progress.understood(roster.placed(reports, self.nodes_), jobs, now_us)
-
-    def _node_names(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        return tuple(self.nodes_[row.node].name for row in rows)
+        return reconcile(self.live_state, self.journal, self.engine, self.nodes.understood, now_us)
 
     def _opened(self) -> Opened:
         tuning = self.decider.tuning
@@ -295,7 +239,7 @@ class Plane:
     def step(self) -> bool:
         """Run one cycle; return whether anything happened."""
         began_us = self.now_us()
-        self._follow_nodes()
+        self.nodes.follow(self._opened)
         busy = self.loop.cycle()
         if late := self.progress.late():
             self.journal.record(late)
@@ -424,7 +368,7 @@ class Plane:
         for price or carbon are deferred or released, requested sizes
         are granted, and preempted jobs that move are restarted.
         """
-        nodes = self._node_changes(now_us)
+        nodes = self.nodes.changes(now_us)
         with self.live_state.lock:
             doomed = self.columns.doomed(self.live_state.ended)
             begun = self.holds.due(self.columns.held.values(), now_us)
@@ -439,21 +383,13 @@ class Plane:
         moved = self.orders.moved(now_us, [*unrecorded, *nodes])
         return [*nodes, *cancels, *begun, *self.orders.due(now_us), *moved]
 
-    def _node_changes(self, now_us: int) -> list[NodeChanged]:
-        """Return the changes of nodes that the engine reports and the live state does not hold."""
-        notes = self.live_state.node_notes
-        return roster.node_events(self.nodes_, self.engine.nodes(), notes, now_us)
-
     def drain(self, node: str, reason: str, who: str = "") -> None:
         """Start no more jobs on a node until it is resumed; those that run there run on.
 
         Raises:
             NotFound: no such node.
         """
-        at = roster.place_of(self.nodes_, node)
-        event = NodeChanged(self.now_us(), at, False, node, roster.DRAINED, reason, who)
-        self.journal.append([event]).wait()
-        self.wake()
+        self.nodes.order(node, False, reason, who)
 
     def resume(self, node: str, who: str = "") -> None:
         """Let a drained node take jobs again, if it is up.
@@ -461,9 +397,7 @@ class Plane:
         Raises:
             NotFound: no such node.
         """
-        at = roster.place_of(self.nodes_, node)
-        self.journal.append([NodeChanged(self.now_us(), at, True, node, who=who)]).wait()
-        self.wake()
+        self.nodes.order(node, True, "", who)
 
     def _cap_means(self, job: Job) -> str:
         return self.loop.means.get((job.id, job.attempt), "")

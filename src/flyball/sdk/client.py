@@ -293,6 +293,15 @@ class Client:
         nodes: list[Json] = self._transport.get("/nodes")["nodes"]
         return nodes
 
+    def drain(self, node: str, reason: str = "") -> Json:
+        """Start no more jobs on a node until it is resumed."""
+        body = {"reason": reason} if reason else {}
+        return self._transport.send("POST", f"/nodes/{_path(node)}/drain", body, again=True)
+
+    def resume(self, node: str) -> Json:
+        """Let a drained node take jobs again."""
+        return self._transport.send("POST", f"/nodes/{_path(node)}/resume", {}, again=True)
+
     def signals(self) -> Json:
         """Return the present price and carbon intensity; empty where there are none."""
         return self._transport.get("/signals")

@@ -1,8 +1,9 @@
 """`flyball.report(step=..., loss=...)`: a job reports its progress.
 
 Standard library only. It never raises and never blocks: a report is a datagram to a socket in the
-state folder, and is lost if no process listens. At most ten per second are sent; faster ones are
-merged into the next one, and the last one is sent when the program ends.
+state folder, on other machines an HTTP request from a thread, and is lost if no process listens.
+At most ten per second are sent; faster ones are merged into the next one, and the last one is sent
+when the program ends.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _lock = threading.Lock()
 _pending: dict[str, float] = {}
 _next_s = 0.0
 _flush_is_set = False
+_remote: Any = None
+"""Sends reports over HTTP; None = not looked for yet, False = not possible."""
 
 
 def report(step: float | None = None, loss: float | None = None, **values: Any) -> None:
@@ -40,9 +43,12 @@ def report(step: float | None = None, loss: float | None = None, **values: Any) 
     try:
         job = os.environ.get("FLYBALL_JOB_ID", "")
         state = os.environ.get("FLYBALL_STATE", "")
-        if not job or not state:
+        if not job:
             return
         numbers = _clean({"step": step, "loss": loss, **values})
+        if not state:
+            _report_remotely(numbers)
+            return
         with _lock:
             _pending.update(numbers)
             now_s = time.monotonic()
@@ -55,6 +61,18 @@ def report(step: float | None = None, loss: float | None = None, **values: Any) 
             _send(job, state)
     except Exception:  # noqa: S110  # a failed report must not end the job
         pass
+
+
+def _report_remotely(numbers: dict[str, float]) -> None:
+    """Report from a machine that is not the control plane's."""
+    global _remote
+    with _lock:
+        if _remote is None:
+            from flyball.sdk.remote_reports import from_environment
+
+            _remote = from_environment() or False
+        if _remote:
+            _remote.put(dict(list(numbers.items())[:MOST_VALUES]))
 
 
 def flush() -> None:

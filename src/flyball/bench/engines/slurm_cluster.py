@@ -114,7 +114,7 @@ class SlurmCluster:
         self._await(lambda: (munge / "socket").exists(), "munged's socket")
         self.start_controller()
         for node in self.node_names:
-            self._start(f"slurmd {node}", "-D", "-N", node)
+            self.start_node(node)
         self._await(self._nodes_ready, "all nodes idle")
 
     def start_controller(self) -> None:
@@ -124,6 +124,28 @@ class SlurmCluster:
     def stop_controller(self, with_signal: int = signal.SIGTERM) -> None:
         """End slurmctld and wait until it has ended."""
         self._end("slurmctld", with_signal)
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of a node, again if it was killed."""
+        self._start(f"slurmd {name}", "-D", "-N", name)
+
+    def resume_nodes(self) -> None:
+        """Resume drained nodes, as an administrator would.
+
+        Slurm drains a node on which it finds a job that it forgot, under a number given again.
+        """
+        with contextlib.suppress(FlyballError):
+            names = ",".join(self.node_names)
+            self.run("scontrol", "update", f"NodeName={names}", "State=RESUME")
+
+    def kill_node(self, name: str) -> None:
+        """Kill the slurmd of a node, and every process of the jobs that run there."""
+        self._end(f"slurmd {name}", signal.SIGKILL)
+        conf, node = f"SLURM_CONF={self.folder / 'slurm.conf'}", f"SLURMD_NODENAME={name}"
+        for pid in proc.pids():
+            if {conf, node} <= set(proc.environment(pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def frozen_controller(self) -> Iterator[None]:

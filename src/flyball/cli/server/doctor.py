@@ -67,6 +67,7 @@ def examine(state: Path | None = None) -> Iterator[Finding]:
     yield _rapl()
     yield _state(state)
     yield from _journal(state)
+    yield from _engine(state)
     yield from _control_plane(state)
     yield _cgroup()
     yield _program("slurm", ("sinfo", "--version"), "needed only to drive a Slurm cluster")
@@ -142,6 +143,27 @@ def _journal(state: Path | None) -> Iterator[Finding]:
             yield Finding("journal", "ok", f"{jobs:,} jobs, {size_mib:.1f} MiB")
     except FlyballError as error:
         yield Finding("journal", "damaged", error.args[0], error.remedy)
+
+
+def _engine(state: Path | None) -> Iterator[Finding]:
+    """Say what the engine of the last control plane can do, and what not."""
+    from flyball.api.state_folder import default_state
+    from flyball.control.journal.history import History
+    from flyball.core.live import ABILITIES
+
+    try:
+        with History((state or default_state()) / "journal.db") as history:
+            can = history.last_opened()[1].can
+    except FlyballError:  # there was none
+        return
+    if can is None:
+        yield Finding("engine", "ok", "used by an earlier version, which did not record it")
+        return
+    names = {name: name.replace("_", " ") for name in ABILITIES}
+    cannot = ", ".join(names[name] for name in ABILITIES if name not in can)
+    able = ", ".join(names[name] for name in ABILITIES if name in can)
+    remedy = "tuners plan nothing that it cannot do"
+    yield Finding("engine", "ok", f"can {able or 'only start jobs'}; cannot {cannot}", remedy)
 
 
 def _control_plane(state: Path | None) -> Iterator[Finding]:

@@ -39,6 +39,9 @@ def nodes(
     print_table("", COLUMNS, [cells(node) for node in rows], 4)
     used, total = (sum(int(node[field]) for node in rows) for field in ("used", "devices"))
     typer.echo(f"{used:,} of {total:,} {unit_of(rows)}s in use.")
+    for node in rows:
+        if node["reason"]:
+            typer.echo(f"{clean(node['name'])} is {clean(node['state'])}: {clean(node['reason'])}")
     if line := signals_text(signals):
         typer.echo(line)
 
@@ -60,7 +63,7 @@ def cells(node: Node) -> tuple[str, ...]:
     more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
     return (
         clean(node["name"]),
-        "up" if node["up"] else "down",
+        clean(node["state"]),
         clean(node["device"]),
         ", ".join(map(str, jobs[:SHOWN])) + more,
         str(node["used"]),

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import select
+import shlex
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ from flyball.cli.server.up_detached import LOG, Ready, detach
 from flyball.cli.server.up_greeting import greeting
 from flyball.cli.server.up_port import serve_on_kept_port
 from flyball.cli.server.up_prices import live_prices
+from flyball.cli.server.up_slurm import give_access, slurm_settings
 from flyball.core.errors import BadInput, Unavailable
 from flyball.sdk.endpoint import start_of
 
@@ -36,6 +38,7 @@ Examples:
   flyball up --tune elastic --weights completion=1
   flyball up --pathways jobs               (every job follows the pathway of its class)
   flyball up --policy srtf --set round_s=120 --state ~/queue
+  flyball up --engine slurm --shared /home/ada/flyball --partition gpu
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
   flyball up --max-processes 2000          (for jobs that state no limit)
@@ -80,8 +83,39 @@ def up(
         typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob; may be repeated."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="local: run on this machine; twin: simulate nodes.")
+        str,
+        typer.Option(
+            help="local: run on this machine; slurm: run on a Slurm site; twin: simulate nodes."
+        ),
     ] = "local",
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="With --engine slurm: folder that all nodes see under this path. [default: in "
+            "the state folder]",
+        ),
+    ] = None,
+    partition: Annotated[
+        str, typer.Option(help="With --engine slurm: partition of all jobs. [default: Slurm's]")
+    ] = "",
+    account: Annotated[str, typer.Option(help="With --engine slurm: account of all jobs.")] = "",
+    sbatch_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sbatch",
+            metavar="OPTION",
+            help="With --engine slurm: a further option of sbatch, such as --sbatch=--qos=high; "
+            "may be repeated.",
+        ),
+    ] = None,
+    queue_s: Annotated[
+        float,
+        typer.Option(
+            help="With --engine slurm: seconds that Slurm may let a job wait before it is placed "
+            "anew."
+        ),
+    ] = 60.0,
     cluster: Annotated[
         str, typer.Option(help="With --engine twin: a preset or a cluster file.")
     ] = "five-mixed",
@@ -117,6 +151,14 @@ def up(
         str,
         typer.Option(
             metavar="LIST", help="Features of this machine that jobs may require: nvme,ib."
+        ),
+    ] = "",
+    health_check: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="Checks this machine once a minute; while it fails, no new jobs start. Its first "
+            "line is the reason that `flyball nodes` shows.",
         ),
     ] = "",
     foresight: Annotated[
@@ -170,9 +212,10 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Queue and run jobs on this machine. Ctrl-C stops the server; running jobs keep running."""
-    if engine not in ("local", "twin"):
-        raise BadInput(f"--engine {engine} is unknown", "use local or twin")
+    """Queue and run jobs on this machine, or on a Slurm site. Ctrl-C stops the server; running jobs
+    keep running."""
+    if engine not in ("local", "slurm", "twin"):
+        raise BadInput(f"--engine {engine} is unknown", "use local, slurm or twin")
     ready = _in_background(state) if detached else None
     from flyball.api.entrance import OPEN_PATH
     from flyball.api.serve import check_exposure, serve
@@ -213,7 +256,10 @@ def up(
         gc.set_threshold(*GC_THRESHOLDS)
         live = build_live(
             folder, chosen[0], prices, simulated, tuning=tuning, max_processes=max_processes,
-            features=declared, pathways=scope,
+            features=declared, pathways=scope, shared=shared, health=shlex.split(health_check),
+            slurm=slurm_settings(partition, account, sbatch_options or (), queue_s)
+            if engine == "slurm"
+            else None,
         )  # fmt: skip
         if live.recovered:
             note(f"recovered: {live.recovered} attempts had ended in the meantime")
@@ -223,12 +269,14 @@ def up(
             port,
             lambda at: serve(live.plane, api, host, at, *certificate, pages=load_pages),
         )
+        if engine == "slurm":
+            give_access(live, server.url, tls_cert)
         live.driver.start()  # only now that the port is ours
         # 3. Publish the endpoint, start the agent and the worker, and wait for a signal.
         stopped = _stop_event()
         with (
             _endpoint(folder, server.url, tls_cert) as publish,
-            _agent(command, folder / "agent.log", agent and not simulated),
+            _agent(command, folder / "agent.log", agent and engine == "local"),
             _worker(live.plane, WORKER_COMMAND, foresight),
         ):
             if ready is not None:

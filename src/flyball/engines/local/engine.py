@@ -29,6 +29,7 @@ from flyball.core.protocols import Clock, Receipt
 from flyball.core.units import US_PER_S
 from flyball.engines.local.attempts import Attempt, Attempts, Token
 from flyball.engines.local.claim import name_of, token_of
+from flyball.engines.local.health import HealthCheck
 from flyball.engines.local.line import Line, no_spawner
 from flyball.engines.local.machine import default_max_processes, describe, usable_cores
 from flyball.engines.local.power import open_power
@@ -65,6 +66,7 @@ class LocalEngine:
         nvml: replaces NVIDIA's library in tests.
         logs: how much of a job's output is kept.
         patience_s: how long a launch may stay unclaimed before it is given up.
+        health: a check of this machine; while it fails, the machine takes no new jobs.
         max_processes: processes and threads of a job that states no limit; 0 = any number, None =
             a quarter of the kernel's limit.
         features: names that jobs can require this machine to have.
@@ -83,6 +85,7 @@ class LocalEngine:
         logs: Logs = KEPT_LOGS,
         patience_s: float = PATIENCE_S,
         quota: bool = True,
+        health: HealthCheck | None = None,
         max_processes: int | None = None,
         features: Sequence[str] = (),
     ) -> None:
@@ -102,6 +105,9 @@ class LocalEngine:
         self._watch = FolderWatch(self._folder)
         self._attempts = Attempts(self._state, self._now_us)
         self._line: Line | None = None
+        self._health = health
+        if health is not None:
+            health.start()
         self._poll = select.epoll()
         if self._watch.works:
             self._poll.register(self._watch.fileno(), select.EPOLLIN)
@@ -122,6 +128,8 @@ class LocalEngine:
 
     def nodes(self) -> Sequence[LiveNode]:
         """Return this machine as the only node."""
+        if self._health is not None and self._health.reason:
+            return (self._node._replace(up=False, reason=self._health.reason),)
         return (self._node,)
 
     @property
@@ -392,6 +400,8 @@ class LocalEngine:
     def close(self) -> None:
         """Release all resources. Jobs and their supervisors keep running; the spawner ends."""
         self._hang_up(kill=False)
+        if self._health is not None:
+            self._health.stop()
         self._power.close()
         self._poll.close()
         self._watch.close()

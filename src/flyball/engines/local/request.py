@@ -94,7 +94,7 @@ def environment(
     held = devices_of(launch.rows)
     shown = [node.uuids[i] for i in held if i < len(node.uuids)]
     return {
-        **{name: inherited.get(name, usual) for name, usual in _usual().items()},
+        **usual_variables(inherited),
         # Output goes into a pipe, for which Python buffers in blocks by default.
         "PYTHONUNBUFFERED": "1",
         "RANK": "0",
@@ -116,6 +116,11 @@ def environment(
     }
 
 
+def usual_variables(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that jobs inherit from the control plane, or their defaults."""
+    return {name: inherited.get(name, default) for name, default in _defaults().items()}
+
+
 def _task(spec: JobSpec) -> dict[str, str]:
     """Return the variables that identify a task of an array."""
     if not spec.array:
@@ -130,7 +135,7 @@ def cores_of(devices: Sequence[int], cores: Sequence[int], count: int) -> list[i
 
 
 @functools.cache
-def _usual() -> dict[str, str]:
+def _defaults() -> dict[str, str]:
     """Return the variables that jobs inherit from the control plane, with their defaults."""
     try:
         user = pwd.getpwuid(os.getuid())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flyball.core.errors import BadInput
-from flyball.engines.slurm.queue_text import NOTHING, limit_s
+from flyball.engines.slurm.queue_text import NOTHING, gpus_of, limit_s
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w/:.-]*)=")
 _GRES_GPU = re.compile(r"(?:^|,)gpu(?::([A-Za-z][^:(,]*))?:(\d+)")
@@ -30,6 +30,9 @@ class SlurmNode(NamedTuple):
 
     Attributes:
         available: whether new jobs may start on it.
+        address: at which other nodes reach it.
+        reason: why it is not available, as an administrator stated it.
+        cpus_used, gpus_used, memory_used_mib: what all jobs on it have.
         gpu_type: as the site writes it; "" = not stated, or there are none.
     """
 
@@ -42,6 +45,11 @@ class SlurmNode(NamedTuple):
     available: bool
     partitions: tuple[str, ...]
     features: tuple[str, ...]
+    address: str = ""
+    reason: str = ""
+    cpus_used: int = 0
+    gpus_used: int = 0
+    memory_used_mib: int = 0
 
 
 class Partition(NamedTuple):
@@ -118,6 +126,11 @@ def _node(record: dict[str, str]) -> SlurmNode:
         available=not words & OUT and not record["State"].endswith("*"),
         partitions=() if partitions in NOTHING else tuple(partitions.split(",")),
         features=() if features in NOTHING else tuple(features.split(",")),
+        address=record.get("NodeAddr", ""),
+        reason=record.get("Reason", "").partition(" [")[0],
+        cpus_used=int(record.get("CPUAlloc") or 0),
+        gpus_used=gpus_of(record.get("AllocTRES", ""))[0],
+        memory_used_mib=int(record.get("AllocMem") or 0),
     )
 
 

@@ -1,0 +1,239 @@
+"""Own jobs on real Slurm daemons: the whole control plane, and what goes wrong around it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.until import until
+
+from flyball.app import Live, build_live, policy_settings
+from flyball.bench.engines.slurm_cluster import HOW_TO_GET, SlurmCluster, missing
+from flyball.control.ask.bills import Prices
+from flyball.core.errors import BadInput
+from flyball.core.jobs import Job, JobSpec, JobState
+from flyball.engines.slurm.engine import SlurmEngine
+from flyball.engines.slurm.own_jobs import OwnJobs
+from flyball.engines.slurm.own_request import SlurmSettings
+from flyball.engines.slurm.shared_folder import SharedFolder
+
+QUICK = SlurmSettings(beat_s=0.1, lease_s=3.0, poll_s=0.3, queue_s=2.0)
+SCRIPT = 'echo "$0 $FLYBALL_JOB_ID.$FLYBALL_ATTEMPT" >> "$1"; exec sleep "$2"'
+
+
+class Site:
+    """A control plane on a cluster, which can be started again."""
+
+    def __init__(self, folder: Path, settings: SlurmSettings = QUICK) -> None:
+        self.folder, self.settings = folder, settings
+        self.runs = folder / "runs"
+        self.open()
+
+    def open(self) -> None:
+        (easy,) = policy_settings("easy", [])
+        self.live: Live = build_live(self.folder / "state", easy, Prices(), slurm=self.settings)
+        self.live.driver.start()
+
+    def close(self) -> None:
+        self.live.close()
+
+    @property
+    def shared(self) -> Path:
+        return self.folder / "state" / "slurm"
+
+    def submit(self, seconds: float = 0.2, **asked: Any) -> int:
+        argv = ("/bin/sh", "-c", SCRIPT, "run", str(self.runs), str(seconds))
+        values = {"argv": argv, "estimate_s": 5.0, "cwd": str(self.folder), "grace_s": 1.0}
+        return self.live.plane.submit([JobSpec(**{**values, **asked})])[0]
+
+    def job(self, job: int) -> Job:
+        return self.live.plane.ask.job(job)
+
+    def until_state(self, job: int, *states: JobState) -> Job:
+        until(lambda: self.job(job).state in states, f"job {job} is {states}")
+        return self.job(job)
+
+    def until_started(self, job: int, attempt: int = 1) -> Job:
+        until(lambda: self.job(job).attempt >= attempt and self.job(job).started_us)
+        return self.job(job)
+
+    def starts(self) -> list[str]:
+        """The tokens of every start of a program, as the programs themselves say."""
+        lines = self.runs.read_text().splitlines() if self.runs.exists() else []
+        return [line.split()[1] for line in lines]
+
+
+needs_slurm = pytest.mark.skipif(bool(missing()), reason=f"no Slurm daemons; {HOW_TO_GET}")
+
+
+@pytest.fixture
+def site(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "state").mkdir(mode=0o700)
+    site = Site(tmp_path)
+    yield site
+    for job in list(site.live.plane.live_state.jobs):
+        site.live.plane.cancel(job)
+    until(lambda: not site.live.plane.live_state.jobs, "all jobs ended", limit_s=60.0)
+    site.close()
+
+
+def test_a_job_runs_on_slurm_and_its_gpu_is_the_one_that_slurm_chose(
+    slurm: SlurmCluster, site: Site
+) -> None:
+    foreign = slurm.submit("--gres=gpu:1", "--nodelist=n1", seconds=60)
+    until(lambda: slurm.run("squeue", "-h", "-t", "R", "-j", str(foreign)).strip())
+    job = site.submit(30.0, gpus=1, cpus=1, stdout="")
+    started = site.until_started(job)
+    (row,) = started.rows
+    name = site.live.plane.nodes_[row.node].name
+    reference = started.values["reference"]
+    shown = slurm.run("scontrol", "-o", "-d", "show", "job", reference)
+    assert f"Nodes={name} " in shown
+    index = row.mask.bit_length() - 1
+    assert f"(IDX:{index})" in shown.rpartition("JOB_GRES=")[2], "read back"
+    assert f"Comment=flyball:{SharedFolder(site.shared).cluster()}:{job}.1" in shown
+    site.live.plane.cancel(job)
+    assert site.until_state(job, JobState.CANCELLED).values["why"] == "stopped"
+    assert slurm.run("squeue", "-h", "-t", "R", "-j", str(foreign)).strip(), "not touched"
+
+
+def test_ends_are_known_after_slurm_forgot_them(slurm: SlurmCluster, site: Site) -> None:
+    jobs = [site.submit(0.1, argv=("/bin/sh", "-c", f"exit {code}")) for code in (0, 7)]
+    site.close()
+    slurm.run("scontrol", "update", "PartitionName=main", "State=UP")
+    time.sleep(1.0)
+    site.open()
+    assert site.until_state(jobs[0], JobState.COMPLETED, JobState.FAILED).values["exit_code"] == 0
+    assert site.until_state(jobs[1], JobState.FAILED).values["exit_code"] == 7
+
+
+def test_a_preempted_job_goes_on_as_the_next_attempt(slurm: SlurmCluster, site: Site) -> None:
+    script = (
+        "trap 'echo saved > $FLYBALL_CHECKPOINT_DIR/c; exit 0' USR1; "
+        '[ -e $FLYBALL_CHECKPOINT_DIR/c ] && exit 0; echo x >> "$1"; while :; do sleep 0.05; done'
+    )
+    job = site.submit(
+        argv=("/bin/sh", "-c", script, "run", str(site.runs)),
+        checkpoint_signal=int(signal.SIGUSR1), least=1, most=2, gpus=1,
+    )  # fmt: skip
+    site.until_started(job)
+    until(site.runs.exists)
+    site.live.plane.resize(job, 2)
+    ended = site.until_state(job, JobState.COMPLETED, JobState.FAILED)
+    assert (ended.state, ended.attempt, ended.preemptions) == (JobState.COMPLETED, 2, 1)
+
+
+def test_a_gang_runs_on_each_of_its_nodes_with_the_variables_of_torchrun(
+    slurm: SlurmCluster, site: Site
+) -> None:
+    names = "RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT PET_NNODES PET_NODE_RANK"
+    words = " ".join(f"${name}" for name in names.split())
+    job = site.submit(argv=("/bin/sh", "-c", f"echo {words}"), gpus=4, cpus=2)
+    ended = site.until_state(job, JobState.COMPLETED, JobState.FAILED)
+    text = (site.shared / "logs" / f"{job}.1.out").read_text()
+    assert ended.state == JobState.COMPLETED, text
+    lines = sorted(line.split() for line in text.splitlines())
+    port = str(15_000 + job)
+    assert lines == [[str(rank), "2", "0", "127.0.0.1", port, "2", str(rank)] for rank in (0, 1)]
+
+
+def test_a_node_that_others_fill_is_given_up_for_another(slurm: SlurmCluster, site: Site) -> None:
+    for node in ("n1", "n2", "n3"):
+        slurm.submit(f"--nodelist={node}", "--exclusive", seconds=300)
+    until(lambda: slurm.run("squeue", "-h", "-t", "R").count("\n") == 3)
+    job = site.submit(0.1, cpus=3)
+    ended = site.until_state(job, JobState.COMPLETED)
+    assert slurm.run("squeue", "-h", "-t", "R", "-n", "wrap").count("\n") == 3, "others run on"
+    events = site.live.plane.ask.events(0, 1000, ("queued", "requeued"), job)
+    if ended.attempt > 1:
+        assert any("Slurm let it wait" in event.get("reason", "") for event in events)
+    assert site.starts() == [f"{job}.{ended.attempt}"], "an attempt that was withdrawn never ran"
+
+
+@needs_slurm
+def test_slurmctld_that_is_killed_right_after_sbatch_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    with SlurmCluster(nodes=1, cpus=4, gpus=0) as slurm:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, slurm.environment[name])
+        site = Site(tmp_path)
+        jobs = [site.submit(3.0) for _ in range(3)]
+        until(site.starts, "one has begun")
+        slurm.stop_controller(signal.SIGKILL)
+        jobs += [site.submit(0.1) for _ in range(2)]
+        slurm.start_controller()
+
+        def all_over() -> bool:
+            slurm.resume_nodes()  # Slurm drains nodes on which it finds a forgotten job
+            return not site.live.plane.live_state.jobs
+
+        until(all_over, "all jobs ended", every_s=0.5)
+        assert {site.job(job).state for job in jobs} == {JobState.COMPLETED}
+        site.close()
+    starts = site.starts()
+    assert len(set(starts)) == len(starts), "no token ran twice"
+
+
+def test_a_lost_keeper_is_lost_and_its_job_runs_again(slurm: SlurmCluster, site: Site) -> None:
+    job = site.submit(60.0)
+    site.until_started(job)
+    claim = (site.shared / "claims" / f"{job}.1").read_text()
+    os.kill(int(claim.split('"pid": ')[1].split(",")[0]), signal.SIGKILL)
+    again = site.until_started(job, 2)
+    assert (again.failures, site.starts()) == (1, [f"{job}.1", f"{job}.2"])
+
+
+def test_jobs_of_others_with_our_comment_are_left_alone(slurm: SlurmCluster, site: Site) -> None:
+    cluster = SharedFolder(site.shared).cluster()
+    forged = [
+        slurm.submit(f"--comment=flyball:{cluster}:1.1", "--job-name=theirs\n|x", seconds=60),
+        slurm.submit("--comment=flyball:000000000000:1.1", "--job-name=fly-1.1", seconds=60),
+    ]
+    job = site.submit(0.1)
+    site.until_state(job, JobState.COMPLETED)
+    site.close()
+    site.open()
+    site.until_state(site.submit(0.1), JobState.COMPLETED)
+    left = slurm.run("squeue", "-h", "-o", "%i").split()
+    assert {str(number) for number in forged} <= set(left)
+
+
+def test_what_slurm_refuses_ends_with_its_reason(slurm: SlurmCluster, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no partition 'nowhere'; use one of main, first"):
+        SlurmEngine(tmp_path / "x", _clock(), SlurmSettings(partition="nowhere"))
+    (tmp_path / "state").mkdir(mode=0o700)
+    site = Site(tmp_path, SlurmSettings(beat_s=0.1, poll_s=0.3, options=("--licenses=none",)))
+    job = site.submit(0.1)
+    ended = site.until_state(job, JobState.BOOT_FAIL)
+    assert "Slurm refuses it" in ended.reason and site.starts() == []
+    site.close()
+
+
+def _clock() -> Any:
+    from flyball.core.clock import LiveClock
+
+    return LiveClock()
+
+
+def test_the_folder_is_probed(tmp_path: Path) -> None:
+    SharedFolder(tmp_path / "good").probe()
+    with pytest.raises(BadInput, match="a job could run twice"):
+        SharedFolder(tmp_path / "bad").probe(lambda path: path.exists() or True)
+
+
+def test_a_job_that_nobody_expects_is_cancelled_before_it_begins(
+    slurm: SlurmCluster, site: Site
+) -> None:
+    jobs = OwnJobs(SharedFolder(site.shared).cluster())
+    number = jobs.submit((999, 1), ["--output=/dev/null"], "#!/bin/sh\nsleep 60\n")
+    until(
+        lambda: not slurm.run("squeue", "-h", "-t", "PD,R", "-j", str(number)).strip(),
+        "the stray is gone",
+    )
