@@ -3,6 +3,7 @@
 #   make up       the main job: a queue for this machine, in the foreground
 #   make test     every check, the same here and in CI; `make quick` is its first tier
 #   make demo     a generated week on five mixed nodes under eight policies
+#   make docs     these docs as a site with search, in build/docs
 #   make install  set-up alone; does nothing when it is up to date
 #   make servers  Slurm's daemons and a browser for the tests that use them, where root and apt are there
 #   make screenshots  the pictures of the dashboard in the guide
@@ -16,7 +17,7 @@ QUICK := tests/core tests/physics tests/schedule tests/tune tests/learn tests/sd
 	tests/control/ask tests/control/decide tests/control/jobs tests/control/journal tests/control/notify
 COVERED := tests/twin tests/contract
 
-.PHONY: install servers screenshots up demo test quick full lint types imports cover soak release-check lock clean
+.PHONY: install servers screenshots up demo docs test quick full lint types imports cover soak release-check lock clean
 
 install: $(STAMP)
 
@@ -46,6 +47,11 @@ up: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/flyball demo --out demo-out
+
+# Links and headings are checked: a broken one is an error. Files only: open build/docs/README.html.
+docs: $(TOOLS)
+	$(BIN)/python -m sphinx -W -q -b html -d build/doctrees docs build/docs
+	@echo "open build/docs/README.html"
 
 # Two tiers: `quick` shows most mistakes within minutes; `full` runs the rest.
 test: quick full cover

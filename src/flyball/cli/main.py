@@ -87,6 +87,10 @@ PARTS = {
     "replay": Part(
         "replay.replay:replay", "Replay a trace on a cluster's twin and compare policies."
     ),
+    "report": Part(
+        "replay.history_report:report",
+        "Write a report on the last days: use, waits, cost, and what else could have been.",
+    ),
     "explain": Part(
         "replay.explain:explain",
         "Stop a replay at an instant; explain why each waiting job waits and what would help.",

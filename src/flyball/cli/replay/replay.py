@@ -48,6 +48,7 @@ Examples:
   flyball replay jobs.csv -c priced.yaml --policy easy --tune defer,power --slack 4h
   flyball replay jobs.csv -c sia-mixed --policy easy --pathways cluster --seeds 5
   flyball replay jobs.csv -c five-mixed --policy easy,mypolicy.py
+  flyball replay jobs.csv -c five-mixed --policy fifo,easy,srtf --report policies.html
   flyball replay --decisions ~/.local/state/flyball
 """
 
@@ -75,6 +76,10 @@ def replay(
     ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Write a figure: a .png, .svg or .pdf file.")
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Write a report for people: one .html file with tables and figures."),
     ] = None,
     estimates: Estimates = "trace",
     mtbf_h: MtbfHours = 0.0,
@@ -145,6 +150,7 @@ def replay(
     check_writable(per_job)
     check_writable(adjustments)
     check_writable(figure or (tuning.PARETO_FILE if pareto else None), FIGURE_ENDINGS)
+    check_writable(report, (".html",))
     whole_number(workers, "--workers", 0, 1024)
     from flyball.experiments.own_policy.settings import named_policies
     from flyball.experiments.record_report import check_site_policy
@@ -166,7 +172,7 @@ def replay(
         tuning_options,
         *(seeds, mtbf_h, repair_h, checkpoint_s, checkpoint_every_s, restart_s, skip_unfit),
         record,
-        keep="all" if per_job else "first" if figure and not pareto else "none",
+        keep="all" if per_job else "first" if (figure and not pareto) or report else "none",
         costs=costs,
     )
     tuning_options.check()
@@ -184,21 +190,23 @@ def replay(
     with redirect_stdout(sys.stderr):  # what a user's own policy prints
         runs = run_with_progress(case, workers, quiet=as_json)
     # 4. Write, then print.
-    from flyball.cli.replay import report
+    from flyball.cli.replay import report as tables
     from flyball.experiments.report import report_json
 
     if per_job is not None:
-        report.write_per_job(per_job, runs, case)
+        tables.write_per_job(per_job, runs, case)
+    if report is not None:
+        tables.write_page(report, runs, case, site_policy)
     if adjustments is not None:
         tuning.write_adjustments(adjustments, runs)
     if figure is not None and pareto is None:
-        report.write_figure(figure, runs, f"{case.workloads[0].name} on {case.cluster.name}")
+        tables.write_figure(figure, runs, f"{case.workloads[0].name} on {case.cluster.name}")
     if arms is not None:
         tuning.show(tuning_options, runs, case, arms, figure, as_json, site_policy)
     elif as_json:
         print_json(report_json(runs, case, site_policy))
     else:
-        report.print_runs(runs, case, site_policy)
+        tables.print_runs(runs, case, site_policy)
 
 
 def run_with_progress(case: ReplayCase, workers: int = 0, quiet: bool = False) -> list[Run]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -133,6 +135,16 @@ def _seconds(microseconds: int) -> str:
     """Format microseconds as seconds, exactly and without trailing zeros."""
     seconds, rest = divmod(microseconds, US_PER_S)
     return f"{seconds}.{rest:06d}".rstrip("0") if rest else str(seconds)
+
+
+def write_page(path: Path, runs: Sequence[Run], case: ReplayCase, site_policy: str | None) -> None:
+    """Write the report as one HTML file, atomically."""
+    from flyball.experiments.pages.replay_page import replay_page
+    from flyball.twin.inputs.traces.files import replacing
+
+    command = shlex.join(["flyball", *sys.argv[1:]])
+    with replacing(path) as out:
+        out.write(replay_page(runs, case, command, site_policy))
 
 
 def write_figure(path: Path, runs: Sequence[Run], title: str) -> None:
