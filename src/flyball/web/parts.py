@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from flyball.core.units import duration_text
 from flyball.web.calls import Refused
 from flyball.web.frame import Tag, tag
 
+TIME = re.compile(r"\d{4}-\d\d-\d\d ")
+"""Start of a moment, which is not broken into two lines."""
 STATES = {
     "PENDING": ("schedule", "warn"),
     "RUNNING": ("play_circle", "run"),
@@ -89,7 +92,8 @@ def table(
                                 with ui.element("td").classes(kind):
                                     cell()
                             else:
-                                tag("td", str(cell), kind)
+                                is_time = TIME.match(str(cell))
+                                tag("td", str(cell), f"{kind} time" if is_time else kind)
     return box
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ class _WhatIf:
                 self._stop.props("disabled")
                 self._progress = tag("span", "").props("role=status")
         self._result = ui.element("div")
-        with panel("Kept runs", "newest first; choose a few to compare"):
+        with panel("Kept runs", "newest first, side by side"):
             self._list = ui.element("div")
         self._show_kept()
 
@@ -203,7 +204,7 @@ class _WhatIf:
                 (
                     lambda run=run: link(f"run {run['number']}", f"/whatif/{run['number']}"),
                     moment(run["time"]), question_text(run["question"]),
-                    row["policy"], *[form(row[key]) for key, _name, form in FIGURES],
+                    row["policy"], *_figures(row),
                 )
                 for run in runs
                 for row in run["result"]["rows"]
@@ -260,7 +261,7 @@ def show_result(question: Mapping[str, Any], result: Mapping[str, Any]) -> None:
     with panel("Result", f"{trace['jobs']:,} jobs over {duration_text(trace['span_s'])}"):
         tag("div", f"Different: {question_text(question)}", "note")
         names = ("Policy", *[name for _key, name, _form in FIGURES])
-        cells = [(row["policy"], *[form(row[key]) for key, _n, form in FIGURES]) for row in rows]
+        cells = [(row["policy"], *_figures(row)) for row in rows]
         table(names, cells, range(1, len(names)), "Figures by policy")
         _recorded(result)
         for gap in result.get("differences", []):
@@ -273,12 +274,22 @@ def show_result(question: Mapping[str, Any], result: Mapping[str, Any]) -> None:
             tag("div", f"Note: {remark}", "note")
 
 
+def _figures(row: Mapping[str, Any]) -> list[str]:
+    """Return the figures of a policy as text; `-` = not defined, as of an empty window."""
+    values = [(form, row[key]) for key, _name, form in FIGURES]
+    return [form(value) if math.isfinite(value) else "-" for form, value in values]
+
+
 def _recorded(result: Mapping[str, Any]) -> None:
+    """Add how it really went, as means over the jobs."""
     recorded = result.get("recorded") or {}
-    figures = {key: recorded[key] for key in ("completion_s", "wait_s") if key in recorded}
-    if figures:
-        words = ", ".join(f"{key.removesuffix('_s')} {value}" for key, value in figures.items())
-        tag("div", f"As it really went: {words}", "note")
+    words = [
+        f"{key.removesuffix('_s')} {duration_text(recorded[key]['mean'])}"
+        for key in ("completion_s", "wait_s")
+        if isinstance(recorded.get(key), Mapping)
+    ]
+    if words:
+        tag("div", f"As it really went: mean {', mean '.join(words)}", "note")
 
 
 def _gap_text(gap: Mapping[str, Any]) -> str:
