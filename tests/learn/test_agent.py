@@ -1,6 +1,7 @@
 """The agent: it begins as the incumbent, learns what pays, and its files choose what it chooses."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from flyball.learn.served import load_policy
 
 RUNS = 8
 ALL = np.ones((RUNS, len(STRATEGIES)), np.bool_)
-TINY = {"environments": RUNS, "rollout": 8, "width": 16, "memory": 8, "batch": 32}
+TINY: dict[str, Any] = {"environments": RUNS, "rollout": 8, "width": 16, "memory": 8, "batch": 32}
 
 
 def _seen(rng: np.random.Generator) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -29,7 +29,7 @@ def test_noise_that_is_common_to_a_generation_changes_nothing() -> None:
             points = cloud.ask()
             cloud.tell(points, _bowl(np.pad(points, ((0, 0), (0, 6)))) + noise * rng.random())
         means.append(cloud.mean)
-    assert np.array_equal(*means)
+    assert np.array_equal(means[0], means[1])
 
 
 def test_a_saved_cloud_goes_on_as_if_it_had_not_stopped() -> None:

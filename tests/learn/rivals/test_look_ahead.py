@@ -54,7 +54,7 @@ def test_what_is_to_come_does_not_matter() -> None:
     for future in drawn:
         future.run(future.now_us + HOUR_US)
         ends.append(np.asarray(future.state.runs.end_us[:next_job]).copy())
-    assert np.array_equal(*ends)
+    assert np.array_equal(ends[0], ends[1])
 
 
 def test_it_runs_a_problem_to_its_end_and_hands_out_lessons() -> None:
