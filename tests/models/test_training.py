@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,9 +12,16 @@ from flyball.core.errors import BadInput
 from flyball.models import optimize_training
 from flyball.models.measure import relative_error
 from flyball.models.training.memory import Peak
+from flyball.models.training.products import use_onednn
 from flyball.models.training.recompute import Unit, choose_units
 from flyball.models.training.search import peak_memory
-from flyball.models.training.step import Step, gradient_error, gradients
+from flyball.models.training.step import (
+    Step,
+    exact_gradients,
+    gradient_error,
+    gradients,
+    judged_error,
+)
 from flyball.models.zoo.registry import build
 
 
@@ -40,9 +49,55 @@ def test_variants_have_equal_gradients_and_train_alike(kind: type[torch.optim.Op
     tried = {one.name: one for one in result.candidates}
     assert tried["fused-optimizer"].status == "equal"
     assert tried["channels-last"].status == "equal"
+    assert tried["onednn-products"].status == "equal"
     step = Step(plain.train(), other, loss)
     for _ in range(3):
         assert abs(float(result(*batch)) - float(step(*batch))) < 1e-3
+
+
+def test_flips_of_a_relu_are_rounding_but_another_gradient_is_not() -> None:
+    module, batch = small()
+    eager = Step(module.train(), torch.optim.SGD(module.parameters(), lr=1.0), loss)
+    expected = gradients(eager, batch)
+    noise = torch.Generator().manual_seed(0)
+    exact = exact_gradients(eager, batch)
+    assert all(one.dtype == torch.float64 for one in exact)
+
+    def shaken(size: float) -> list[Tensor]:
+        return [
+            one + size * one.abs().max() * torch.randn(one.shape, generator=noise)
+            for one in expected
+        ]
+
+    # Single entries are beyond what is equal; all together are not, and the exact ones are equal.
+    assert gradient_error(expected, shaken(5e-5)) > 1e-4
+    assert judged_error(expected, shaken(5e-5), eager, eager.copy(), batch, 1e-4) < 1e-9
+    assert judged_error(expected, shaken(1e-2), eager, eager.copy(), batch, 1e-4) > 1e-3
+    other = eager.copy()
+    other.loss = lambda module, *inputs: 1.001 * loss(module, *inputs)
+    changed = gradients(other, batch)
+    assert judged_error(expected, changed, eager, other, batch, 1e-4) > 5e-4
+
+
+def test_onednn_products_have_the_gradients_of_linear_layers() -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 4, bias=False))
+    other = copy.deepcopy(plain)
+    assert use_onednn(other) == ""
+    assert [name for name, _ in other.named_parameters()] == [
+        n for n, _ in plain.named_parameters()
+    ]
+    x = torch.randn(3, 7, 6)
+    first, second = x.clone().requires_grad_(), x.clone().requires_grad_()
+    plain(first).square().sum().backward()
+    other(second).square().sum().backward()
+    assert first.grad is not None and second.grad is not None
+    assert relative_error((first.grad,), (second.grad,)) < 1e-5
+    for left, right in zip(plain.parameters(), other.parameters(), strict=True):
+        assert left.grad is not None and right.grad is not None
+        assert relative_error((left.grad,), (right.grad,)) < 1e-5
+    assert other.double()(x.double()).dtype == torch.float64
+    assert use_onednn(nn.Sequential(nn.ReLU())) == "it has no linear layer"
 
 
 def test_the_module_given_is_not_trained_by_the_search() -> None:

@@ -225,7 +225,7 @@ def _passes_row(model: str, result: Mapping[str, Any]) -> dict[str, Any]:
         f"own passes {model}: operations",
         after["operations"],
         operations=[before["operations"], after["operations"]],
-        peak_bytes=[before["peak_bytes"], after["peak_bytes"]],
+        peak_bytes=[before["peak_bytes"], stages[-1]["peak_bytes"]],
         ratio=[alone.get(name) for name in ("ratio", "low", "high")],
         stages=stages,
     )

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from flyball.models.measure import relative_error
+from flyball.models.training.products import use_onednn
 
 NOISE_SCALE = 0.01
 """Least scale of a gradient, as a part of the largest gradient of all."""
-MOST_ROUNDING = 0.05
-"""Largest relative difference of all gradients together that rounding may explain: that of eager to
-itself in double precision is up to 0.02 on a ResNet-50 with random weights."""
+MOST_ROUNDING = 4.0
+"""Most times that a variant's rounding may exceed eager's, over all gradients together.
+
+On the zoo's ResNet-50 eager is 0.021 from its own gradients in double precision, channels-last
+0.050: flips of ReLUs, of which either may have more."""
 Loss = Callable[..., Tensor]
 """Takes the module and the batch, returns the loss: `lambda module, x, y: mse(module(x), y)`."""
 
@@ -94,6 +97,11 @@ def channels_last(step: Step) -> str:
     return ""
 
 
+def onednn_products(step: Step) -> str:
+    """Compute linear layers by oneDNN; return why that makes no sense."""
+    return use_onednn(step.module)
+
+
 def compiled(step: Step) -> str:
     """Compile forward and backward with inductor."""
     torch._dynamo.reset()
@@ -105,6 +113,8 @@ VARIANTS: dict[str, tuple[Callable[[Step], str], ...]] = {
     "fused-optimizer": (fused_optimizer,),
     "channels-last": (channels_last,),
     "fused-optimizer+channels-last": (fused_optimizer, channels_last),
+    "onednn-products": (onednn_products,),
+    "fused-optimizer+onednn-products": (fused_optimizer, onednn_products),
     "fused-optimizer+compile": (fused_optimizer, compiled),
 }
 """What each variant of a step changes; all keep the gradients."""
@@ -174,16 +184,18 @@ def judged_error(
 
     Rounding alone can flip a ReLU that stands at zero and move a whole gradient, in eager as well
     as in the variant. So where they differ, both are computed in double precision, in which nothing
-    stands that near to zero: if those agree, and the difference in the model's own format is as
-    small over all gradients together as flips make it, the variant computes the same.
+    stands that near to zero: if those agree, and the variant's rounding is of the size of eager's,
+    the variant computes the same, and its error is that in double precision.
     """
     error = gradient_error(expected, got)
-    if error <= most or overall_error(expected, got) > MOST_ROUNDING:
+    if error <= most:
         return error
     try:
-        return gradient_error(exact_gradients(eager, batch), exact_gradients(variant, batch))
+        exact, variant_exact = exact_gradients(eager, batch), exact_gradients(variant, batch)
     except (RuntimeError, TypeError):  # a loss that insists on its own format
         return error
+    allowed = MOST_ROUNDING * max(overall_error(exact, expected), most)
+    return error if overall_error(exact, got) > allowed else gradient_error(exact, variant_exact)
 
 
 def overall_error(expected: list[Tensor], got: list[Tensor]) -> float:
