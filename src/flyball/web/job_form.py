@@ -10,9 +10,9 @@ from typing import Any
 from nicegui import ui
 
 from flyball.core.errors import FlyballError
-from flyball.core.job_fields.forms import Choice, Flag, Names, Number, Structure, Text, Whole
-from flyball.core.job_fields.field import JobField
 from flyball.core.job_fields import DEFAULTS, FIELDS
+from flyball.core.job_fields.field import JobField
+from flyball.core.job_fields.forms import Choice, Flag, Names, Number, Structure, Text, Whole
 from flyball.core.units import parse_duration_s
 from flyball.web.frame import tag
 

@@ -254,7 +254,8 @@ class Queries:
         ended = [job for job in self._journal.ended(limit) if job.end_us >= since_us]
         jobs = [job for job in self._active() if job.rows] + ended
         jobs = [job for job in jobs if job.first_start_us and job.first_start_us < until_us]
-        receipts = {job.id: receipt(job, self._decider.cluster, self._prices, now_us) for job in jobs}
+        cluster, prices = self._decider.cluster, self._prices
+        receipts = {job.id: receipt(job, cluster, prices, now_us) for job in jobs}
         return {
             "nodes": node_rows(self._nodes),
             "columns": COLUMNS,

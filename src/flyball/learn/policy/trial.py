@@ -23,10 +23,10 @@ from flyball.schedule import heap
 from flyball.schedule.order import doubled, progress
 from flyball.twin.events import END_EVENT, KIND_BITS
 from flyball.twin.live_kernel import schedule_ends
-from flyball.twin.tables.signals import without_future
 from flyball.twin.stepping.fields import GAINS
 from flyball.twin.stepping.many import step_many
 from flyball.twin.stepping.window import fork_state
+from flyball.twin.tables.signals import without_future
 from flyball.twin.twin import Twin
 
 AHEAD_S = 3_600.0
