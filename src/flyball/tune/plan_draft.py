@@ -196,12 +196,6 @@ class PlanDraft:
         """Return the nodes a job is on."""
         return [node for node, _ in self._places.get(job, ())]
 
-    def held_on(self, job: int, node: int) -> int:
-        """Return the devices of a node that would be free without a job; 0 if it shares them."""
-        if self.guests(job):
-            return 0
-        return sum(mask.bit_count() for at, mask in self._places.get(job, ()) if at == node)
-
     def free_in(self, pool: int) -> int:
         """Return the whole free devices of a pool."""
         return self._free_in[pool]
