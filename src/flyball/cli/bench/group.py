@@ -43,6 +43,10 @@ PARTS = {
         "bench.engines:engines",
         "Measure what watching a real Slurm queue costs, and its forecasts beside Slurm's own.",
     ),
+    "learning": Part(
+        "bench.learning:learning",
+        "Measure steps of Pick-v0 and Govern-v0 per CPU-second, and the time to serve a policy.",
+    ),
     "twin": Part(
         "bench.twin:twin",
         "Measure the twin's events per CPU-second on saturated clusters, steps, clones and forks.",

@@ -17,6 +17,7 @@ import gymnasium
 
 ENTRY_POINTS = {
     "Flyball/Govern-v0": ("flyball.learn.env.govern_env", "GovernEnv", "GovernVectorEnv"),
+    "Flyball/Pick-v0": ("flyball.learn.env.pick_env", "PickEnv", "PickVectorEnv"),
 }
 """Module, environment and vectorised environment, by id; loaded when one is made."""
 

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from flyball.core.knobs import Knobs
+from flyball.core.records import HEAP_OFFSET
 from flyball.core.state import State
 from flyball.core.units import FOREVER_US, to_us
 from flyball.learn.env.caps import cap_running
 from flyball.learn.env.spaces import INCUMBENT, PRIORITIES, Action, Floats, knobs_of
-from flyball.physics.compile import entry
+from flyball.physics.compile import entry, kernel
+from flyball.schedule import heap
 from flyball.schedule.order import doubled, progress
+from flyball.twin.events import END_EVENT, KIND_BITS
 from flyball.twin.live_kernel import schedule_ends
 from flyball.twin.signal_tables import without_future
 from flyball.twin.stepping.fields import GAINS
@@ -43,6 +46,21 @@ def believe_estimates(state: Any, now: int) -> None:
         if run.first_row >= 0:
             done_us += progress(run, now)
         job.work_us = doubled(job.estimate_us, done_us + FRESH_US)
+    drop_ends(state)
+
+
+@kernel
+def drop_ends(state: Any) -> None:
+    """Drop every scheduled end: a fork's heap has room for one of each job."""
+    clock, kept = state.clock[0], 0
+    for at in range(clock.event_count):
+        event = state.events[HEAP_OFFSET + at]
+        if event.tie >> KIND_BITS != END_EVENT:
+            target = state.events[HEAP_OFFSET + kept]
+            target.key, target.tie = event.key, event.tie
+            kept += 1
+    heap.heapify(state.events, HEAP_OFFSET, kept)
+    clock.event_count = kept
 
 
 def imagine(state: State, knobs: Knobs, now_us: int) -> Twin:
