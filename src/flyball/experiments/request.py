@@ -196,6 +196,7 @@ def prepare(
     if options.tuning.tuned:
         arms = arms_of(options.tuning, policies, explicit, notes)
     effects = options.effects()
+    notes += [_what_is_learned(policy) for policy in policies if policy.learned is not None]
     # 2. Read.
     given = [trace] if isinstance(trace, str | Path | Workload) else list(trace)
     if len(given) not in (1, options.seeds):
@@ -227,6 +228,16 @@ def prepare(
         options.tuning.fetch_share or 0.0,
     )
     return Prepared(case, arms)
+
+
+def _what_is_learned(policy: PolicySetting) -> str:
+    """Return which kind of policy governs, and where its card is."""
+    assert policy.learned is not None
+    kind = policy.learned.card.get("made", {}).get("kind", policy.learned.card["kind"])
+    return (
+        f"{policy.name} is a policy of kind {kind}, {policy.version[:12]}, which acts every "
+        f"{policy.learned.epoch_s / 60:g} min; `flyball learn show` prints its card"
+    )
 
 
 def _with_pathways(

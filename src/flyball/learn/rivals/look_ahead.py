@@ -30,8 +30,10 @@ from flyball.learn.env.spaces import (
     Vector,
     strategy_mask,
 )
+from flyball.learn.policy.trial import drop_ends
 from flyball.learn.whole_runs import COSTS, GAIN, RunTotals, Wave
-from flyball.twin import live_kernel
+from flyball.physics.compile import entry
+from flyball.twin.live_kernel import schedule_ends
 from flyball.twin.lookahead import NEVER_US, draw_arrivals
 from flyball.twin.stepping.fields import GAINS
 from flyball.twin.stepping.many import step_many
@@ -198,8 +200,15 @@ def drawn_future(twin: Twin, now_us: int, ahead_us: int, rng: np.random.Generato
     last_first = np.arange(len(jobs))[::-1]
     future.state.shapes["sample"][jobs.shape_id[last_first]] = last_first
     future.state = future.state._replace(jobs=jobs)
-    live_kernel.schedule_ends(future.state)
+    forget_ends(future.state)  # the heap has room for one end of each job
+    schedule_ends(future.state)
     return future
+
+
+@entry
+def forget_ends(state: Any) -> None:
+    """Drop the scheduled ends of running jobs."""
+    drop_ends(state)
 
 
 def _run_times(
