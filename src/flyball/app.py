@@ -111,6 +111,7 @@ class PolicySetting:
         version: digest of the decider's code, for files that keep runs.
         pathways: scope in which its jobs follow their class pathways; "" = they do not.
         learned: chooses other knobs in every epoch; None = they stay as they are.
+        local: whether a learned policy's caps are refined job by job.
     """
 
     name: str
@@ -121,6 +122,7 @@ class PolicySetting:
     version: str = ""
     pathways: str = ""
     learned: PolicyFile | None = None
+    local: bool = False
 
 
 def policy_settings(text: str, settings: list[str]) -> list[PolicySetting]:
@@ -170,14 +172,15 @@ def _learned(name: str, path: str, settings: list[str]) -> PolicySetting:
     from flyball.learn.policy.artifact import read, shipped
     from flyball.learn.policy.forward import Net
 
-    if settings:
+    local = settings == ["local=on"]
+    if settings not in ([], ["local=on"], ["local=off"]):
         raise BadInput(
             f"policy {name} sets the knobs itself, so --set {settings[0]} has no effect",
-            "leave --set out, or use tuned",
+            "leave --set out or use --set local=on, or use tuned",
         )
     file = read(Path(path) if path else shipped())
     Net(file)  # refuses tensors that do not fit
-    return PolicySetting(name, INCUMBENT, version=file.hash, learned=file)
+    return PolicySetting(name, INCUMBENT, version=file.hash, learned=file, local=local)
 
 
 def _knobs_in(path: str, policy: str) -> Knobs:
@@ -295,8 +298,9 @@ def build_twin(
 
         governor = make_governor(policy.learned, cluster)
         return GovernedTwin(
-            governor, cluster, workload, policy.knobs, effects, policy.allocator, tuning
-        )
+            governor, cluster, workload, policy.knobs, effects, policy.allocator, tuning,
+            local=policy.local,
+        )  # fmt: skip
     return Twin(cluster, workload, policy.knobs, effects, policy.allocator, tuning)
 
 
@@ -402,6 +406,8 @@ def build_live(
             "use easy, srtf, fair, tuned, ...; `flyball policies` lists them",
         )
     governor = None
+    if policy.local:
+        raise BadInput("local=on refines caps in replays only", "leave --set local=on out")
     if policy.learned is not None:
         governor = _live_governor(policy.learned, prices, pathways, limit_s)
     clock = LiveClock()

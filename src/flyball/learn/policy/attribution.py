@@ -8,6 +8,8 @@ single one says much.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from flyball.learn.env.spaces import RESIDUALS, SLICES, Vector, number_names
@@ -44,12 +46,18 @@ def moved_by(net: Net, observation: Vector, out: Output, h: Vector, c: Vector) -
 
 def _named(parts: Vector) -> Features:
     """Return the largest parts with their names."""
-    sums = [(f"{name} as a whole", float(parts[SLICES[name]].sum())) for name in SUMMED]
-    names = number_names()
     rest = max(SLICES[name].stop for name in SUMMED)
-    singles = [(names[at], float(parts[at])) for at in range(rest, len(parts))]
-    largest = sorted([*sums, *singles], key=lambda part: -abs(part[1]))[:SHOWN]
-    return [(name, round(part, 3)) for name, part in largest if part]
+    largest = rest + np.argsort(-np.abs(parts[rest:]), kind="stable")[:SHOWN]
+    names = _names()
+    named = [(f"{name} as a whole", float(parts[SLICES[name]].sum())) for name in SUMMED]
+    named += [(names[at], float(parts[at])) for at in largest.tolist()]
+    named.sort(key=lambda part: -abs(part[1]))
+    return [(name, round(part, 3)) for name, part in named[:SHOWN] if part]
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(number_names())
 
 
 assert PATTERN.start == 0, "the pattern comes first, so that its gradient does"

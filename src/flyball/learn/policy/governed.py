@@ -11,6 +11,8 @@ from flyball.core.units import FOREVER_US
 from flyball.learn.env.caps import cap_running
 from flyball.learn.env.memory import Outside
 from flyball.learn.policy.governor import Choice, Governor, Seen
+from flyball.learn.policy.local import cap_plan
+from flyball.twin import kernel
 from flyball.twin.stepping.many import step_many
 from flyball.twin.twin import Twin
 
@@ -23,16 +25,18 @@ class GovernedTwin(Twin):
     Attributes:
         governor: chooses.
         choices: one per epoch so far.
+        local: whether the caps of running jobs are refined (`local`).
     """
 
-    def __init__(self, governor: Governor, *args: Any, **named: Any) -> None:
+    def __init__(self, governor: Governor, *args: Any, local: bool = False, **named: Any) -> None:
         """
         Args:
             governor: chooses.
             args, named: as for `Twin`.
+            local: whether the caps of running jobs are refined.
         """
         super().__init__(*args, **named)
-        self.governor = governor
+        self.governor, self.local = governor, local
         self.choices: list[Choice] = []
         self._outside = Outside(self._price, self._carbon)
         self._epoch_end_us = int(self.state.clock["start_us"][0]) + governor.epoch_us
@@ -65,3 +69,13 @@ class GovernedTwin(Twin):
             if level != int(self._packed[0].cap):
                 cap_running([self], np.array([level]), np.array([now]))
             self.set_knobs(knobs)
+        if self.local and not choice.fallback:
+            self._refine(now, float(outside[:, 0].max()) or 1.0)
+
+    def _refine(self, now: int, dear: float) -> None:
+        """Put each running job under a cap of its own."""
+        kernel.advance_to(self.state, self._packed, now)
+        floor = int(self._packed[0].cap)
+        plan = cap_plan(self.state, now, floor, self.governor.priorities, dear)
+        if len(plan):
+            self._carry_out(plan, now)
