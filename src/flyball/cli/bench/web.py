@@ -27,7 +27,7 @@ def web(
     soak_s: Annotated[float, typer.Option(help="Length of the soak; 0 = none.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the first paint of 5,000 queued jobs, the cost of viewers, and memory."""
+    """Measure the dashboard: first paint of a long queue, cost of viewers, memory."""
     if not 1 <= span_s <= 3600 or not 0 <= soak_s <= 86_400:
         raise BadInput("a length is out of range", "use 1 to 3600 s, and a soak up to a day")
     from flyball.bench.web import Settings, run

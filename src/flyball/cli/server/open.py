@@ -35,7 +35,7 @@ def open_dashboard(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Open the dashboard in this machine's browser, by a link that works once."""
+    """Open the dashboard in a browser, by a link that works once."""
     with connected(state) as client:
         link = client.link(read_only)
     if as_json:
