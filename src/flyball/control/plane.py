@@ -23,6 +23,7 @@ from flyball.control.ask.reported_steps import Steps
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
+from flyball.control.decide.day_budget import day_budget
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.tuning_rounds import Tuning, rules_of
@@ -130,6 +131,7 @@ class Plane:
         self._numbers = JobNumbers(folder, last.next_job)
         self.decider = Decider(self.live_state, self.columns, self.cluster, policy, knobs, tuning)
         self.decider.signals = self.prices.signals
+        self.decider.budget = day_budget(self.prices.limits, self.prices.signals)
         self.loop = Loop(
             self.live_state, self.journal, engine, self.decider, self.progress.understood,
             self._due, self.now_us, passing,
@@ -185,6 +187,9 @@ class Plane:
         self.live_state.load(last.seq, active, ended, set())
         self.notices.load()
         self.decider.number = self.journal.last_decision()
+        if self.decider.budget is not None:
+            last_one = self.journal.decisions(self.decider.number - 1, 1)
+            self.decider.budget.recall(last_one[-1][1].get("signals") or {} if last_one else {})
         self.journal.append([self._opened()]).wait()
         if changes := self._node_changes(self.now_us()):
             self.journal.append(changes).wait()
