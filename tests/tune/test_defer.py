@@ -212,19 +212,26 @@ def test_a_budget_is_divided_over_the_rest_of_the_day() -> None:
     assert ration_w(tuned_state(1.0), ahead([1.0] * 36)) == np.inf
 
 
+@pytest.mark.parametrize("kind", ["money", "carbon"])
 @given(
-    st.lists(st.sampled_from((0.5, 1.0, 3.0)), min_size=24, max_size=24),
-    st.floats(1.05, 1.6),
-    st.integers(0, 5),
+    day=st.lists(st.sampled_from((0.5, 1.0, 3.0)), min_size=24, max_size=24),
+    times_idle=st.floats(1.05, 1.6),
+    seed=st.integers(0, 5),
 )
 @settings(max_examples=5, **QUIET)
-def test_no_day_costs_more_than_its_budget(day: list[float], times_idle: float, seed: int) -> None:
+def test_no_day_costs_or_emits_more_than_its_budget(
+    kind: str, day: list[float], times_idle: float, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     cluster = priced(day, nodes=2)
     work = Workload.of("w", np.sort(rng.integers(0, 86400, 8)), rng.uniform(600, 20000, 8), 2)
     idle_kw = float(Twin(cluster, work, Knobs()).state.clock[0].power_w) / 1000.0
     budget = times_idle * idle_kw * sum(day)
-    cluster = replace(cluster, money_per_day=budget)
+    if kind == "money":
+        cluster = replace(cluster, money_per_day=budget)
+    else:  # in kg: the series is in grams
+        grams = Signal.profile([1000.0 * value for value in day], DAY_US)
+        cluster = replace(cluster, price=None, carbon=grams, carbon_kg_per_day=budget)
     keeper = Power(slowdown=0.0, spare=-1)
     tuning = Tuning((keeper,), Preset("p", "", Knobs()), 1800.0)
     twin = Twin(cluster, work, Knobs(), tuning=tuning)
@@ -232,10 +239,13 @@ def test_no_day_costs_more_than_its_budget(day: list[float], times_idle: float, 
     while not twin.finished and days < 8:
         days += 1
         twin.run(days * DAY_US)
-        money = twin.mark(max(days * DAY_US, twin.now_us)).money
-        assert money is not None
-        assert money - before <= budget * (1 + 1e-9)
-        before = money
+        mark = twin.mark(max(days * DAY_US, twin.now_us))
+        spent = mark.money if kind == "money" else mark.carbon_g
+        assert spent is not None
+        spent /= 1.0 if kind == "money" else 1000.0
+        assert spent - before <= budget * (1 + 1e-9)
+        before = spent
+    assert twin.state.runs.done_us.sum() > 0.0, "something ran within the budget"
 
 
 def test_the_limit_of_the_draw_is_an_action_that_refuses_starts() -> None:

@@ -53,13 +53,14 @@ TUNERS = st.builds(
     completion=st.sampled_from([0.0, 0.5, 1.0]),
     gap_s=st.sampled_from([0.0, 600.0]),
     margin=st.sampled_from([0.5, 2.0]),
+    long=st.sampled_from([0.0, 3.0]),
+    changes=st.sampled_from([1.0, 48.0]),
 )
 RANDOM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@RANDOM
-@given(states(), TUNERS)
-def test_compiled_is_plain(state: State, tuner: Elastic) -> None:
+def check_round(state: State, tuner: Elastic) -> None:
+    """Check that a compiled round has the index and the prices of the plain one."""
     bench = after_round(state, tuner)
     bidders, prices = plain_round(state, tuner)
     compiled = bench.bidders[: int(bench.totals[0].bidders)]
@@ -67,6 +68,19 @@ def test_compiled_is_plain(state: State, tuner: Elastic) -> None:
     assert compiled["index"] == pytest.approx([bidder.index for bidder in bidders], rel=1e-9)
     assert compiled["stop"] == pytest.approx([bidder.stop for bidder in bidders], rel=1e-9)
     assert bench.pools["price"] == pytest.approx(prices, rel=1e-6, abs=1e-12)
+
+
+@RANDOM
+@given(states(), TUNERS)
+def test_compiled_is_plain(state: State, tuner: Elastic) -> None:
+    check_round(state, tuner)
+
+
+@pytest.mark.soak
+@settings(parent=RANDOM, max_examples=2000)
+@given(states(), TUNERS)
+def test_compiled_is_plain_for_long(state: State, tuner: Elastic) -> None:
+    check_round(state, tuner)
 
 
 @RANDOM

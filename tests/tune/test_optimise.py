@@ -21,6 +21,7 @@ from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.schedule.policies.registry import get_policy
 from flyball.tune.balance import Balance
+from flyball.tune.defer import Defer
 from flyball.tune.elastic import Elastic
 from flyball.tune.optimise import GainEvidence, Optimise, Weights, capped
 from flyball.tune.power import Power
@@ -168,6 +169,20 @@ def test_weights_pull_settings_their_way() -> None:
     assert completion.elastic(Elastic()).stretch > 0.0, "waits are bounded by the share of a job"
     assert Weights().power(Power(spare=-1)).spare == -1
     assert replace(Weights(), energy=0.0).parts == (0.5, 0.0, 0.5)
+
+
+def test_money_and_carbon_count_like_energy_and_follow_the_series() -> None:
+    money, carbon, energy = Weights(0, 0, 0, 1), Weights(0, 0, 0, 0, 1), Weights(0, 1, 0)
+    for weights in (money, carbon):
+        assert weights.elastic(Elastic()) == energy.elastic(Elastic())
+        assert weights.power(Power()).slowdown > energy.power(Power()).slowdown
+        assert (weights.power(Power()).follow, weights.power(Power()).spare) == (1.0, 0)
+        assert weights.defer(Defer()).pause > 0.0
+        assert isinstance(weights.tuners()[0], Defer)
+    assert energy.power(Power()).follow == 0.0
+    assert money.power(Power()).per_kg == 0.0 < carbon.power(Power()).per_kg
+    assert Weights(1, 1, 1, 1, 2).per_kg == 2 * Weights(1, 1, 1, 1, 1).per_kg > 0.0
+    assert Weights(1, 1, 1, 1).power(Power()).deepest < money.power(Power()).deepest
 
 
 @pytest.mark.parametrize("bad", [(-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (float("nan"), 1.0, 1.0)])

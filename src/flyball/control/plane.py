@@ -25,6 +25,7 @@ from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.worker_client import WorkerClient
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.control.cluster_nodes import ClusterNodes
+from flyball.control.decide.day_budget import day_budget
 from flyball.control.decide.decider import Decider
 from flyball.control.decide.governing import Governs
 from flyball.control.decide.job_columns import JobColumns
@@ -145,6 +146,7 @@ class Plane:
         )
         self.decider.signals = self.prices.signals
         self.decider.tuning.can = can
+        self.decider.budget = day_budget(self.prices.limits, self.prices.signals)
         self.loop = Loop(
             self.live_state, self.journal, engine, self.decider, self.nodes.understood,
             self._due, self.now_us, passing, self.nodes.names,
@@ -200,6 +202,9 @@ class Plane:
         self._active = []
         self.notices.load()
         self.decider.number = self.journal.last_decision()
+        if self.decider.budget is not None:
+            last_one = self.journal.decisions(self.decider.number - 1, 1)
+            self.decider.budget.recall(last_one[-1][1].get("signals") or {} if last_one else {})
         self.nodes.open(self._opened)
         self.progress.recall(list(self.live_state.busy))
         now_us = self.now_us()

@@ -344,7 +344,7 @@ class Decided(Event):
     ] = None
     signals: Annotated[
         Values | None,
-        "price_per_kwh and carbon_g_per_kwh at that time; absent = the cluster has neither",
+        "price_per_kwh and carbon_g_per_kwh at that time, limit_w and the account of its budgets",
     ] = None
     pathway: Annotated[
         str | None, "class pathway whose knobs and tuners it followed; absent = none"

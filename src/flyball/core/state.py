@@ -152,6 +152,12 @@ def clone(state: State, into: State | None = None) -> State:
     return state._replace(**moved, **blank_scratch(state), arena=arena)
 
 
+def is_copy(copy: State, state: State) -> bool:
+    """Return whether one is a clone of the other, at whatever time it was made."""
+    same = all(a is b for a, b in zip(copy[:_FIRST_CHANGED], state[:_FIRST_CHANGED], strict=True))
+    return same and copy.arena.nbytes == state.arena.nbytes and copy.arena is not state.arena
+
+
 def blank_scratch(state: State) -> dict[str, Any]:
     """Return new scratch arrays of the same sizes, in which nothing is valid."""
     fresh = {

@@ -30,6 +30,7 @@ from flyball.core.results import Floats, Ints
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE, to_us
 from flyball.tune.balance import Balance
+from flyball.tune.defer import Defer
 from flyball.tune.elastic import Elastic
 from flyball.tune.power import Power
 from flyball.tune.share import Share
@@ -50,16 +51,28 @@ MOST_ENERGY = 3.0
 """Price of watts in `Elastic` if energy alone counts."""
 
 
+DEAR = {"slowdown": 0.25, "deepest": 0.5}
+"""Settings of `Power` if money or carbon alone count: deep caps, deeper while a kWh is dear."""
+PAUSED = {"pause": 0.2, "stretch": 1.4}
+"""Settings of `Defer` if money or carbon counts: running jobs wait too, and caps have room."""
+EVEN_PER_KG = 0.25
+"""Money that a kg of CO2 counts for where money and carbon weigh the same: a kWh often costs 0.1
+and emits 0.4 kg."""
+CARBON_ALONE_PER_KG = 1e6
+
+
 @dataclass(frozen=True)
 class Weights:
     """Holds the weights of the operator's goals, in any unit: only the proportions count.
 
-    Equal weights give every tuner its default settings.
+    Equal weights of work, energy and completion give every tuner its default settings.
 
     Attributes:
         work: reference work done.
         energy: energy per work saved.
         completion: short completion times.
+        money, carbon: what that energy costs or emits at its time: counts like energy, and caps
+            and deferrable jobs follow the series.
 
     Raises:
         BadInput: a negative weight, or none above 0.
@@ -68,18 +81,34 @@ class Weights:
     work: float = 1.0
     energy: float = 1.0
     completion: float = 1.0
+    money: float = 0.0
+    carbon: float = 0.0
 
     def __post_init__(self) -> None:
-        weights = (self.work, self.energy, self.completion)
+        weights = (self.work, self.energy, self.completion, self.money, self.carbon)
         if not all(0.0 <= weight < math.inf for weight in weights) or not any(weights):
             named = ", ".join(f"{weight:g}" for weight in weights)
             raise BadInput(f"weights {named}", "use 0 or more for each, and not 0 for all")
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """Return the weights as parts of 1."""
-        total = self.work + self.energy + self.completion
-        return self.work / total, self.energy / total, self.completion / total
+        """Return the weights of work, of energy with its cost, and of completion as parts of 1."""
+        energy = self.energy + self.money + self.carbon
+        total = self.work + energy + self.completion
+        return self.work / total, energy / total, self.completion / total
+
+    @property
+    def dear(self) -> float:
+        """Return the weight of money and carbon as a part of 1."""
+        costs = self.money + self.carbon
+        return costs / (self.work + self.energy + self.completion + costs)
+
+    @property
+    def per_kg(self) -> float:
+        """Return the money that a kg of CO2 counts for."""
+        if self.money > 0.0:
+            return EVEN_PER_KG * self.carbon / self.money
+        return CARBON_ALONE_PER_KG if self.carbon > 0.0 else 0.0
 
     def elastic(self, base: Elastic) -> Elastic:
         """Set for energy: stop growing earlier, price watts; for completion: weigh by work left."""
@@ -108,7 +137,24 @@ class Weights:
         """Set for energy: slower under caps, no spare nodes; for completion: more awake."""
         _, energy, completion = self.parts
         spare = base.spare if base.spare < 0 else round(3.0 * base.spare * completion)
-        return replace(base, slowdown=_towards(base.slowdown, 0.0, 0.2, energy), spare=spare)
+        slowdown = _towards(base.slowdown, 0.0, 0.2, energy)
+        if self.dear == 0.0:
+            return replace(base, slowdown=slowdown, spare=spare)
+        return replace(
+            base,
+            slowdown=slowdown + (DEAR["slowdown"] - slowdown) * self.dear,
+            spare=spare,
+            follow=1.0,
+            deepest=base.deepest + (DEAR["deepest"] - base.deepest) * self.dear,
+            per_kg=self.per_kg,
+        )
+
+    def defer(self, base: Defer) -> Defer:
+        """Set for money and carbon: jobs that may wait also pause."""
+        if self.dear == 0.0:
+            return base
+        pause, stretch = PAUSED["pause"], PAUSED["stretch"]
+        return replace(base, per_kg=self.per_kg, pause=pause, stretch=stretch)
 
     def balance(self, base: Balance) -> Balance:
         """Set for completion: more moves in an hour."""
@@ -116,12 +162,13 @@ class Weights:
 
     def tuners(self) -> tuple[Tuner, ...]:
         """Return all tuners, set by the weights, in the order in which they change a plan."""
-        return (
+        chosen = (
             self.elastic(Elastic()),
             self.share(Share()),
             self.balance(Balance()),
             self.power(Power()),
         )
+        return (self.defer(Defer()), *chosen) if self.dear else chosen
 
 
 def _towards(default: float, low: float, high: float, part: float) -> float:

@@ -6,6 +6,9 @@ that is not public at the instant of the decision.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from flyball.core.forecast import Forecast, Outlook
@@ -61,6 +64,15 @@ def _now_and_ahead(value: float | None, forecast: Forecast | None) -> Floats | N
 # Budgets of a day -----------------------------------------------------------------------
 
 
+class Account(NamedTuple):
+    """Holds the budget of a day, what of it is spent, and its signal now and as forecast."""
+
+    budget: float
+    spent: float
+    value: float
+    forecast: Forecast | None
+
+
 def ration_w(state: State, outlook: Outlook) -> float:
     """Return the draw that keeps the budgets of the day if it lasts until midnight.
 
@@ -69,15 +81,24 @@ def ration_w(state: State, outlook: Outlook) -> float:
     """
     clock = state.clock[0]
     hours = max(0.0, (int(clock.day_end_us) - int(clock.now_us)) / US_PER_S / S_PER_HOUR)
+    accounts = [
+        Account(float(budget), float(spent), float(signal.value), forecast)
+        for budget, spent, signal, forecast in (
+            (clock.money_per_day, clock.spent_money, clock.price, outlook.price),
+            (clock.carbon_g_per_day, clock.spent_carbon_g, clock.carbon, outlook.carbon),
+        )
+        if budget > 0 and signal.given
+    ]
+    return ration_of_w(accounts, hours)
+
+
+def ration_of_w(accounts: Sequence[Account], hours: float) -> float:
+    """Return the draw that keeps the budgets of these accounts if it lasts for so many hours."""
     allowed_kw = np.inf
-    for budget, spent, signal, forecast in (
-        (clock.money_per_day, clock.spent_money, clock.price, outlook.price),
-        (clock.carbon_g_per_day, clock.spent_carbon_g, clock.carbon, outlook.carbon),
-    ):
-        if budget > 0 and signal.given:
-            per_kw = _until_midnight(float(signal.value), forecast, hours)
-            if per_kw > 0:
-                allowed_kw = min(allowed_kw, max(0.0, float(budget) - float(spent)) / per_kw)
+    for account in accounts:
+        per_kw = _until_midnight(account.value, account.forecast, hours)
+        if per_kw > 0:
+            allowed_kw = min(allowed_kw, max(0.0, account.budget - account.spent) / per_kw)
     return float(allowed_kw * W_PER_KW)
 
 

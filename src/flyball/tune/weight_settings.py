@@ -8,13 +8,15 @@ from dataclasses import fields
 
 from flyball.core.errors import BadInput, UnknownName
 from flyball.tune.balance import Balance
+from flyball.tune.defer import Defer
 from flyball.tune.elastic import Elastic
 from flyball.tune.optimise import Weights
 from flyball.tune.power import Power
 from flyball.tune.share import Share
 
 GOALS = tuple(goal.name for goal in fields(Weights))
-DEFAULTS: dict[str, Elastic | Share | Balance | Power] = {
+DEFAULTS: dict[str, Defer | Elastic | Share | Balance | Power] = {
+    "defer": Defer(),
     "elastic": Elastic(),
     "share": Share(),
     "balance": Balance(),

@@ -54,6 +54,7 @@ class View:
         down: nodes that are down.
         cap: the level of each job's power cap, 0 = none; empty = no job has one.
         price_per_kwh, carbon_g_per_kwh: at this instant; None = not given.
+        limit_w: most that the cluster may draw, by its budgets; 0 = no limit.
     """
 
     workload: Workload
@@ -65,11 +66,13 @@ class View:
     cap: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     price_per_kwh: float | None = None
     carbon_g_per_kwh: float | None = None
+    limit_w: float = 0.0
 
     def at_prices(self, values: Mapping[str, float]) -> View:
-        """Return the view with the present price and carbon intensity, those that are given."""
+        """Return the view with the present price, carbon intensity and limit, as far as given."""
         price, carbon = (values.get(name) for name in ("price_per_kwh", "carbon_g_per_kwh"))
-        return replace(self, price_per_kwh=price, carbon_g_per_kwh=carbon)
+        limit_w = float(values.get("limit_w", 0.0))
+        return replace(self, price_per_kwh=price, carbon_g_per_kwh=carbon, limit_w=limit_w)
 
     def digest(self, cluster: Cluster, knobs: Knobs, now_us: int) -> str:
         """Return a digest of everything that a decision depends on."""
@@ -102,6 +105,8 @@ class View:
         signals = (self.price_per_kwh, self.carbon_g_per_kwh)
         if signals != (None, None):
             total.update(repr(signals).encode())
+        if self.limit_w:
+            total.update(repr(self.limit_w).encode())
         return total.hexdigest()
 
 
@@ -148,6 +153,8 @@ class Snapshot:
         for signal, value in present:
             if value is not None:
                 signal.value, signal.given = value, True
+        if view.limit_w > 0.0:
+            clock.budget_w = clock.power_budget_w = view.limit_w
         live_kernel.adopt(self.state, self._packed, view.past, view.down, now_us)
 
     def _put_rows(self, view: View) -> None:

@@ -105,6 +105,9 @@ def test_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "REPEATS", 1)
     assert speed.events_per_s((), 300) > 0
     assert speed.events_per_s((Elastic(),), 60) > 0
+    spent, active = speed.market_rounds_ms(speed.SIZES["64 GPUs"], 3)
+    assert len(spent) == 3 and min(spent) > 0 and active > 0
+    assert speed.epochs_per_s(5) > 0
     row = speed.speed_row("x", "round_ms", 2.0, [1.0, 3.0], 100.0)
     assert (row["low"], row["high"]) == (1.0, 3.0)
 

@@ -55,7 +55,7 @@ def tune(
         bool, typer.Option("--joined", help="Join the workloads of a family into one long history.")
     ] = False,
     load: Annotated[
-        str | None, typer.Option(help="Loads, separated by commas. [default: 0.8,1.3]")
+        str | None, typer.Option(help="Loads, separated by commas. [default: 0.8,1.0,1.3,1.6]")
     ] = None,
     seeds: Annotated[
         int | None,

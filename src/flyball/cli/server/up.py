@@ -42,6 +42,7 @@ Examples:
   flyball up --engine twin --cluster five-mixed --port 8700
   flyball up --rate compute=50ms --rate network=1s --keep-days 30 --keep-mib 2048
   flyball up --max-processes 2000          (for jobs that state no limit)
+  flyball up --energy-price 0.3 --money-per-day 40 --power-kw 2
   flyball up --host-watts 60:200           (power idle and at full load, if not measured)
   flyball submit -- python train.py        (in another terminal)
 """
@@ -211,6 +212,16 @@ def up(
             "profiles or series. [default: with --engine twin, those of --cluster]",
         ),
     ] = None,
+    money_per_day: Annotated[
+        float | None,
+        typer.Option(help="Most that the energy of a day (UTC) may cost; starts beyond it wait."),
+    ] = None,
+    carbon_per_day: Annotated[
+        float | None, typer.Option(help="Most kg of CO2 that it may emit; likewise.")
+    ] = None,
+    power_kw: Annotated[
+        float | None, typer.Option(help="Most that all nodes may draw; likewise.")
+    ] = None,
 ) -> None:
     """Queue and run jobs on this machine, or on a Slurm site. Ctrl-C stops the server; running jobs
     keep running."""
@@ -245,7 +256,10 @@ def up(
     scope = scope_of(pathways)
     declared = FEATURES.read(features) if features else ()
     simulated = load_cluster(cluster) if engine == "twin" else None
-    prices = live_prices(price, energy_price, carbon, currency, signals, simulated)
+    prices = live_prices(
+        price, energy_price, carbon, currency, signals, simulated,
+        money_per_day, carbon_per_day, power_kw,
+    )  # fmt: skip
     folder = state or default_state()
     command = agent_command(folder, rate or [], host_watts, keep_days, keep_mib)
     folder = open_state(folder)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from flyball.control.decide.day_budget import Limits
 from flyball.core.signals import Signal
 from flyball.core.units import J_PER_KWH
 
@@ -19,12 +20,14 @@ class Prices:
         price: of a kWh, over time.
         currency: of both prices.
         carbon: grams of CO2 per kWh, over time.
+        limits: budgets of a day and of the draw.
     """
 
     per_device_hour: float = 0.0
     price: Signal | None = None
     currency: str = "USD"
     carbon: Signal | None = None
+    limits: Limits = Limits()
 
     @property
     def signals(self) -> tuple[Signal | None, Signal | None]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from flyball.control.decide.day_budget import DayBudget
 from flyball.control.decide.governing import Governs, Lately, Moment, cap_events
 from flyball.control.decide.job_columns import JobColumns
 from flyball.control.decide.lead import Lead
@@ -103,6 +104,9 @@ class Decider:
         """Maximum number of jobs a decision can start, without those on fractions of devices."""
         self.signals: tuple[Signal | None, Signal | None] = (None, None)
         """Price and carbon intensity."""
+        self.budget: DayBudget | None = None
+        """What the running day has cost, and the limit of the draw; None = there is no budget."""
+        self._limit_w = 0.0
         self.outlook = NO_OUTLOOK
         """Forecasts for tuners; the decision's event records what they were given."""
         self.number = 0
@@ -121,8 +125,9 @@ class Decider:
         with self.live_state.lock:
             seen, self._wishes_seen = self.live_state.seq, self.live_state.wishes
             freed = any(isinstance(event, FREEING) for event in unrecorded)
+            again = self.budget is not None and self.budget.due(now_us)
             wished = self._wishes_seen != self._wishes_decided
-            if not (freed or is_round or tunes or governs or wished):
+            if not (freed or is_round or tunes or governs or again or wished):
                 return None
             changes = self.live_state.fold(unrecorded)
             down = self.live_state.down_after(unrecorded)
@@ -133,11 +138,14 @@ class Decider:
         is_round, tunes = is_round and not making_room, tunes and not making_room
         changes_running = tunes or governs or (is_round and self.knobs.moves)
         if len(ids) == running and not (changes_running and running):
+            self._note_draw(view, now_us)
             return None
-        signals = signal_values(self.signals, now_us)
+        signals = self.values_at(now_us)
         view = view.at_prices(signals)
         learned = self._govern(view, now_us) if governs else None
         snapshot, plan, digest = self.make(view, ids, now_us, is_round)
+        if self.budget is not None:
+            self.budget.drew(float(snapshot.state.clock[0].power_w), now_us)
         number = self.number + 1
         decided = Decided(now_us, number, seen, len(unrecorded), is_round, digest, plan)
         decided = replace(decided, signals=signals or None, pathway=self.lead.label)
@@ -159,6 +167,20 @@ class Decider:
             taken += [(row[2], row[3]) for row in plan if row[0] == START]
             events += tuning_events(tuned_rows, jobs, taken, now_us, number, self.columns.in_place)
         return Decision(snapshot, ids, (decided, *events))
+
+    def values_at(self, now_us: int) -> dict[str, float]:
+        """Return price, carbon and the limit of the draw with its account, as they are recorded."""
+        values = signal_values(self.signals, now_us)
+        if self.budget is not None:
+            values |= self.budget.values(now_us)
+            self._limit_w = values["limit_w"]
+        return values
+
+    def _note_draw(self, view: View, now_us: int) -> None:
+        """Note what the cluster draws though there is nothing to decide."""
+        if self.budget is not None:
+            state = Snapshot(self.cluster, view, self.knobs, now_us).state
+            self.budget.drew(float(state.clock[0].power_w), now_us)
 
     def follow_lead(self, now_us: int) -> None:
         """Take the knobs and tuners of the leading pathway, if the cluster follows pathways."""
@@ -250,7 +272,8 @@ class Decider:
         try:
             ended_states = ChainMap(ended, self.live_state.ended)  # type: ignore[arg-type]  # only read
             down_nodes = self.live_state.down if down is None else down
-            return self.columns.view(ended_states, down_nodes, most)
+            view, ids = self.columns.view(ended_states, down_nodes, most)
+            return replace(view, limit_w=self._limit_w), ids
         finally:
             for job_id in changes.keys() - before.keys():
                 self.columns.drop(job_id)  # a job that is not submitted yet

@@ -70,7 +70,7 @@ FAMILIES = {
     "pollux": Family(("pollux", "workloads.csv.gz"), "{}", 4),
     "newtrace": Family(SIA, "newtrace/{}", 10, (1, 2, 3, 4, 5)),
 }
-LOADS = (0.8, 1.3)
+LOADS = (0.8, 1.0, 1.3, 1.6)
 SEEDS = 3
 Task = tuple[str, tuple[int, ...], float, int]
 """Family, numbers of its workloads (several = joined), load, seed."""

@@ -8,7 +8,8 @@ sizes x_1 >= x_2 >= ... the sum of completion times is then
 
     sum over k of x_k (k^c - (k-1)^c)^(1-p) / N^p,   c = 1 / (1-p).
 
-It divides devices continuously and without a restart; the market has whole devices and rounds.
+It divides devices continuously and without a restart; the market has whole devices and rounds. The
+jobs are there at a round, and time counts from then.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ SEEDS = 3
 BAR = 5.0
 PER_NODE = 8
 ROUND_S = 60.0
+JUST_S = 1e-6
+"""Time before a round at which the jobs come, so that it counts them."""
 MARKET = Elastic(
     eta=0.0, energy=0.0, completion=1.0, gap_s=0.0, patience_s=1e9, stretch=0.0, changes=1e9
 )
@@ -61,8 +64,8 @@ def market_s(sizes_s: Floats, power: float, devices: int) -> float:
     """Return the mean completion time of the same jobs with the market, in rounds."""
     cluster = Cluster("one", (NodeGroup("v100", devices // PER_NODE, "V100", PER_NODE),))
     jobs = Workload.of(
-        "hesrpt", np.zeros(len(sizes_s)), sizes_s, 1, model=0, models=("cifar10:512",),
-        device=0, device_names=("V100",), least=1, most=2,
+        "hesrpt", np.full(len(sizes_s), ROUND_S - JUST_S), sizes_s, 1,
+        model=0, models=("cifar10:512",), device=0, device_names=("V100",), least=1, most=2,
     )  # fmt: skip
     effects = Effects(restart_s=(0.0, 0.0, 0.0), network=False)
     tuning = Tuning((MARKET,), Preset("fifo", "", Knobs()), ROUND_S, between=False)
