@@ -36,7 +36,8 @@ SCRIPT = (
 )
 """Notes its start and its end in a file of its token."""
 LIMIT_S = 1800.0
-UP_S = 180.0
+UP_S = 600.0
+"""Timeout of a start; the first one on a machine compiles the decision kernel."""
 DOWN_S = 10.0
 """How long the control plane stays away."""
 REUSED = "slurm gave the number"
