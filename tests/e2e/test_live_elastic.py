@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from flyball.app import make_tuners
 from flyball.bench.tune import live_runs
 from flyball.bench.tune.live_runs import Stage
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.decide.verify import Verifier
 from flyball.core.jobs import JobState
 from flyball.engines.local.machine import usable_cores
+from flyball.live import make_tuners
 
 pytest.importorskip("torch")
 

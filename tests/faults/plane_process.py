@@ -27,8 +27,9 @@ def main() -> None:
     from flyball.api.serve import serve
     from flyball.api.settings import ApiSettings
     from flyball.api.token import make_token
-    from flyball.app import build_live, policy_settings
+    from flyball.app import policy_settings
     from flyball.control.ask.bills import Prices
+    from flyball.live import build_live
 
     token = make_token(state)
     passing("before recovery")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.until import until
 
-from flyball.app import Live, build_live, policy_settings
+from flyball.app import policy_settings
 from flyball.bench.engines.slurm_cluster import HOW_TO_GET, SlurmCluster, missing
 from flyball.control.ask.bills import Prices
 from flyball.core.errors import BadInput
@@ -21,6 +21,7 @@ from flyball.engines.slurm.engine import SlurmEngine
 from flyball.engines.slurm.own_jobs import OwnJobs
 from flyball.engines.slurm.own_request import SlurmSettings
 from flyball.engines.slurm.shared_folder import SharedFolder
+from flyball.live import Live, build_live
 
 QUICK = SlurmSettings(beat_s=0.1, lease_s=3.0, poll_s=0.3, queue_s=2.0)
 SCRIPT = 'echo "$0 $FLYBALL_JOB_ID.$FLYBALL_ATTEMPT" >> "$1"; exec sleep "$2"'

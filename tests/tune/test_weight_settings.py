@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flyball.app import make_tuners
 from flyball.core.errors import BadInput, UnknownName
+from flyball.live import make_tuners
 from flyball.tune.elastic import Elastic
 from flyball.tune.optimise import Weights
 from flyball.tune.power import Power

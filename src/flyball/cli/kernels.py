@@ -17,7 +17,7 @@ Examples:
 PARTS = (
     "from flyball.app import warm; warm();"
     " from flyball.experiments.explain import warm_explain; warm_explain()",
-    "from flyball.app import warm_live; warm_live()",
+    "from flyball.live import warm_live; warm_live()",
 )
 """Programs that compile what replays and `explain` need, and what a live system needs.
 

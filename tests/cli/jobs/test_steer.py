@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.cli.jobs.test_queue import job
 
-from flyball.app import make_tuners
 from flyball.cli.jobs import receipt, show, why
 from flyball.cli.jobs.job_file import read_jobs
 from flyball.cli.jobs.steer import share_of
 from flyball.cli.main import run
 from flyball.core.errors import BadInput
+from flyball.live import make_tuners
 
 LOG = [
     {"time": 110.0, "what": "resized", "before": 2, "after": 1, "reason": "shrank", "gain": 0.25,

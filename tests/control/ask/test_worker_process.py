@@ -15,11 +15,11 @@ import pytest
 from tests.control.live_cases import Rig, env, spec_of
 from tests.until import until
 
-from flyball.app import WORKER_COMMAND
 from flyball.control.ask import worker_process
 from flyball.control.ask.worker_process import WorkerProcess
 from flyball.learn import fit_process
 from flyball.learn.fit_process import FitProcess
+from flyball.live import WORKER_COMMAND
 from flyball.predict.runtime.features import NAMES
 
 PYTHON = (sys.executable, "-S", "-c")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.control.live_cases import Rig
 
-from flyball.app import make_tuners
 from flyball.control.decide.verify import Verifier
 from flyball.control.journal.history import History
 from flyball.core.events import CLASSES, event_of
 from flyball.core.jobs import JobState
 from flyball.core.live import LiveNode
+from flyball.live import make_tuners
 
 SAMPLE = Path(__file__).parent / "samples" / "journal-0.1.0.sql"
 LAST_US = 1_700_001_574_000_000

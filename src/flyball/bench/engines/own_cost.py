@@ -23,9 +23,10 @@ Note = Callable[[str], None]
 
 def measure(note: Note, pairs: int = 15, foreign: int = 1000) -> dict[str, Any]:
     """Start pairs of jobs, one by sbatch and one through us; then time cycles beside others."""
-    from flyball.app import build_live, policy_settings
+    from flyball.app import policy_settings
     from flyball.control.ask.bills import Prices
     from flyball.engines.slurm.own_request import SlurmSettings
+    from flyball.live import build_live
 
     (easy,) = policy_settings("easy", [])
     with SlurmCluster(nodes=4, cpus=4, gpus=2) as slurm, tempfile.TemporaryDirectory() as text:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flyball.app import Live, build_live, policy_settings
+from flyball.app import policy_settings
 from flyball.control.ask.bills import Prices
 from flyball.control.decide.tuning_rounds import Tuning
 from flyball.control.plane import Plane
 from flyball.core.errors import Unavailable
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.engines.local import claim, proc
+from flyball.live import Live, build_live
 
 TRAINING = "flyball.data.live_demo.elastic"
 WAIT_S = 120.0

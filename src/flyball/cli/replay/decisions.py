@@ -27,10 +27,10 @@ def verify(state: Path, as_json: bool) -> None:
     Raises:
         Differ: some differ from the record.
     """
-    from flyball.app import make_tuners, recorded_governor
     from flyball.control.decide.verify import Verifier
     from flyball.control.journal.history import History
     from flyball.control.plane import JOURNAL
+    from flyball.live import make_tuners, recorded_governor
     from flyball.twin.live import warm
 
     warm(note)

@@ -233,9 +233,10 @@ def up(
     from flyball.api.settings import ApiSettings
     from flyball.api.state_folder import default_state, locked, open_state
     from flyball.api.token import make_token
-    from flyball.app import WORKER_COMMAND, build_live, make_tuners, policy_settings
+    from flyball.app import policy_settings
     from flyball.control.decide.tuning_rounds import Tuning
     from flyball.core.job_fields import FEATURES
+    from flyball.live import WORKER_COMMAND, build_live, make_tuners
     from flyball.tune.pathway_scope import scope_of
     from flyball.tune.registry import gains_by_forecast
     from flyball.twin.inputs.cluster_file import load_cluster

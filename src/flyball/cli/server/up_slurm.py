@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from flyball.app import Live
     from flyball.engines.slurm.own_request import SlurmSettings
+    from flyball.live import Live
 
 OURS = ("hold", "comment", "job-name", "nodelist", "output", "export", "requeue", "array", "wrap")
 """Options of sbatch by which jobs are found again or kept from running twice."""
