@@ -154,8 +154,23 @@ def sentences(runs: Sequence[Run], case: ReplayCase) -> list[str]:
         if best != base and values.get(base):
             change = 100 * (values[best] / values[base] - 1)
             line += f", {change:+.0f} % against {base} ({metric.text(values[base])})"
+            line += _interval(runs, case, best) if key == "completion_s" else ""
         lines.append(f"{line}.")
     return lines
+
+
+def _interval(runs: Sequence[Run], case: ReplayCase, policy: str) -> str:
+    """Return the 95 % interval of a policy's change of completion; empty if there is none."""
+    low = high = math.nan
+    if case.seeds > 1:
+        gap = next(gap for gap in differences(runs) if gap["policy"] == policy)
+        _mean, low, high = gap["completion_s"].get("percent", (math.nan,) * 3)
+    else:
+        first = [run for run in runs if run.results is not None]
+        if first and first[0].policy == case.policies[0].name:
+            changed = dict(changes_of(first)).get(policy)
+            low, high = (changed.low, changed.high) if changed else (low, high)
+    return f", 95 % interval {low:+.0f} to {high:+.0f}" if math.isfinite(low) else ""
 
 
 def _unit_of(key: str, heading: str) -> str:
