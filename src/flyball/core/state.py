@@ -35,7 +35,7 @@ class State(NamedTuple):
     links: npt.NDArray[np.int32]  # successors of every job, end to end
     outages: Records
     steps: Records  # of price and carbon, end to end; none while both are constant
-    usual: Records  # kinds of jobs the cluster usually runs (`twin/tables/usual.py`)
+    usual: Records  # kinds of jobs the cluster usually runs (`twin/usual.py`)
     spreads: npt.NDArray[np.float64]  # predicted quantiles over medians, by job; or no rows
     # Changed by a run; clones copy these.
     runs: Records
@@ -150,12 +150,6 @@ def clone(state: State, into: State | None = None) -> State:
     }
     moved["clock"]["actions"] = 0
     return state._replace(**moved, **blank_scratch(state), arena=arena)
-
-
-def is_copy(copy: State, state: State) -> bool:
-    """Return whether one is a clone of the other, at whatever time it was made."""
-    same = all(a is b for a, b in zip(copy[:_FIRST_CHANGED], state[:_FIRST_CHANGED], strict=True))
-    return same and copy.arena.nbytes == state.arena.nbytes and copy.arena is not state.arena
 
 
 def blank_scratch(state: State) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Allocator
 from flyball.core.records import Records
-from flyball.core.state import State, clone, is_copy
+from flyball.core.state import State, clone
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,7 @@ class Preset:
         """Return the plan for this snapshot, which is not changed. Forecasts are not used."""
         from flyball.schedule.kernel import decide_now
 
-        copy = _copy_of(state)
+        copy = clone(state)
         decide_now(copy, self.knobs.pack())
-        plan: Records = copy.plan[: copy.clock[0].actions].copy()  # type: ignore[assignment]
+        plan: Records = copy.plan[: copy.clock[0].actions]  # type: ignore[assignment]
         return plan
-
-
-_kept = threading.local()
-"""By thread: the last copy that was decided on, only for its memory."""
-
-
-def _copy_of(state: State) -> State:
-    """Return an independent copy of a state, in the memory of the last one if it fits."""
-    kept: State | None = getattr(_kept, "copy", None)
-    if kept is not None and is_copy(kept, state):
-        return clone(state, into=kept)
-    copy = clone(state)
-    _kept.copy = copy
-    return copy
