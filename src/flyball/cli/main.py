@@ -23,7 +23,7 @@ COMPLETE = "__complete"
 """The first argument of a call by a shell's completion script."""
 
 PARTS = {
-    "up": Part("server.up:up", "Queue and run jobs on this machine."),
+    "up": Part("server.up:up", "Queue and run jobs on this machine, or on a Slurm site."),
     "down": Part("server.down:down", "Stop the server cleanly; running jobs keep running."),
     "submit": Part("jobs.submit:submit", "Submit a job; print its number.", kind="Command"),
     "queue": Part("jobs.queue:queue", "List running and waiting jobs, or all jobs with --all."),
@@ -71,7 +71,9 @@ PARTS = {
         "server.nodes:nodes", "List the nodes: what each has, what is used, and by which jobs."
     ),
     "drain": Part(
-        "server.drain:drain", "Start no more jobs on a node until it is resumed.", "DRAIN_EXAMPLES"
+        "server.drain:drain",
+        "Start no more jobs on nodes until they are resumed; those that run there run on.",
+        "DRAIN_EXAMPLES",
     ),
     "resume": Part("server.drain:resume", "Let drained nodes take jobs again.", "RESUME_EXAMPLES"),
     "top": Part(

@@ -159,14 +159,14 @@ def test_what_a_job_uses_now() -> None:
 
 def test_nodes() -> None:
     node = {
-        "name": "vm", "up": True, "device": "CPU1", "devices": 16, "used": 14, "cpus": 16,
-        "memory_mib": 24064, "jobs": [1, 1, *range(2, 15)],
+        "name": "vm", "up": True, "state": "up", "device": "CPU1", "devices": 16, "used": 14,
+        "cpus": 16, "memory_mib": 24064, "jobs": [1, 1, *range(2, 15)],
     }  # fmt: skip
     assert nodes.cells(node) == (
         *("vm", "up", "CPU1", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"),
         *("14", "16", "16", "23.5G"),
     )
-    assert nodes.cells({**node, "up": False})[1] == "down"
+    assert nodes.cells({**node, "up": False, "state": "down"})[1] == "down"
 
 
 def test_words_for_times() -> None:

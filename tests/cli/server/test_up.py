@@ -203,7 +203,7 @@ def test_nodes_that_only_pass_time(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--engine", "slurm"], "--engine slurm is unknown"),
+        (["--engine", "sge"], "--engine sge is unknown"),
         (["--policy", "esay"], "did you mean 'easy'"),
         (["--policy", "fifo,easy"], "names 2 policies"),
         (["--policy", "max-min"], "target shares"),

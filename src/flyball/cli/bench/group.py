@@ -45,7 +45,7 @@ PARTS = {
     ),
     "engines": Part(
         "bench.engines:engines",
-        "Measure what watching a real Slurm queue costs, and its forecasts beside Slurm's own.",
+        "Measure watching a real Slurm queue, and own jobs on it, also while everything is killed.",
     ),
     "learning": Part(
         "bench.learning:learning",

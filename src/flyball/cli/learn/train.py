@@ -14,7 +14,9 @@ from flyball.cli.progress import progress
 from flyball.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from flyball.learn.training.kinds import Options
     from flyball.learn.training.train import Trained
+    from flyball.learn.training.trainers import Setup
 
 MOST_STEPS = 10**6
 PARTS = 100
@@ -89,7 +91,8 @@ def train(
         raise BadInput(f"--epoch-s {epoch_s:g} is out of range", "use 300 to 1800")
     if (history is None) != (cluster is None):
         raise BadInput("--history and --cluster go together", "give both, or neither")
-    from flyball.learn.training.kinds import Options, find_kind, make_trainer, settings_of
+    from flyball.learn.training.kinds import Options as KindOptions
+    from flyball.learn.training.kinds import find_kind, make_trainer, settings_of
 
     found = find_kind(kind)
     if found.needs_torch:
@@ -102,7 +105,7 @@ def train(
     from flyball.learn.training.sources import Drawn, Source
     from flyball.learn.training.train import Budget
     from flyball.learn.training.train import train as run_training
-    from flyball.learn.training.trainers import Setup
+    from flyball.learn.training.trainers import Setup as TrainerSetup
 
     limits = parse_limits(limit or []).most
     source: Source = Drawn()
@@ -110,8 +113,8 @@ def train(
         from flyball.experiments.learning.history import read_history
 
         source = read_history(history, cluster, note)
-    setup = Setup(source, seed, epoch_s, limits, threads)
-    options = Options(
+    setup = TrainerSetup(source, seed, epoch_s, limits, threads)
+    options = KindOptions(
         kind, "" if start is None else str(start), population, problems, spread, warm,
         tuple(agent.items()),
     )  # fmt: skip
@@ -129,9 +132,10 @@ def train(
                 ticks += 1
                 advance(f"step {step}, {score:+.3f}")
 
+        command = _command(setup, options, minutes, steps, validation, history, cluster)
         trained = run_training(
             trainer, setup, folder, Budget(minutes, steps), validation, report,
-            {"kind": kind, "command": _command(kind, seed, steps, minutes, limits)},
+            {"kind": kind, "command": command},
         )  # fmt: skip
     # 3. Curves, then the result.
     if folder.rows:
@@ -167,10 +171,34 @@ def _agent_settings(texts: list[str], kind: str) -> dict[str, Any]:
     return out
 
 
-def _command(kind: str, seed: int, steps: int, minutes: float, limits: Any) -> str:
-    length = f"--steps {steps}" if steps else f"--minutes {minutes:g}"
-    bounds = "".join(f" --limit {name}={value:g}" for name, value in limits.items())
-    return f"flyball learn train --kind {kind} --seed {seed} {length}{bounds}"
+def _command(
+    setup: Setup,
+    options: Options,
+    minutes: float,
+    steps: int,
+    validation: int,
+    history: Path | None,
+    cluster: str | None,
+) -> str:
+    """Return the command that made the policy, with all that differs from the defaults."""
+    words = ["flyball learn train", f"--kind {options.kind}", f"--seed {setup.seed}"]
+    words.append(f"--steps {steps}" if steps else f"--minutes {minutes:g}")
+    words += [f"--limit {name}={value:g}" for name, value in setup.limits.items()]
+    for option, value, default in (
+        ("--history", history, None),
+        ("--cluster", cluster, None),
+        ("--start", options.start, ""),
+        ("--epoch-s", setup.epoch_s, 1800.0),
+        ("--population", options.population, 16),
+        ("--problems", options.problems, 12),
+        ("--spread", options.spread, 0.25),
+        ("--validation", validation, 24),
+    ):
+        if value != default:
+            words.append(f"{option} {value:g}" if isinstance(value, float) else f"{option} {value}")
+    words += [] if options.warm else ["--cold"]
+    words += [f"--set {name}={value}" for name, value in options.agent]
+    return " ".join(words)
 
 
 def _as_dict(trained: Trained) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from flyball.experiments.own_policy.failure import failure
 from flyball.schedule.policies.preset import Preset
 
 ENDING = ".py"
-TUNED = "tuned"
-"""`tuned:FILE` is a policy of its own, see `flyball.app.policy_settings`."""
+OF_FILES = ("tuned", "learned")
+"""`tuned:FILE` and `learned:FILE` are policies by name, see `flyball.app.policy_settings`."""
 POLICY = "POLICY"
 """The name that is taken if a file has several policies."""
 
@@ -53,7 +53,7 @@ class Source(NamedTuple):
         place, colon, attribute = text.rpartition(":")
         if text.endswith(ENDING):
             return cls(text, text, "")
-        if not colon or place == TUNED or text.startswith(f"{TUNED}:"):
+        if not colon or text.partition(":")[0] in OF_FILES:
             return None
         return cls(text, place, attribute)
 
