@@ -33,7 +33,8 @@ def test_the_cost_of_a_poll_is_measured() -> None:
     answer = poll_cost.measure(lambda _text: None, jobs=5, polls=2)
     values = {row["name"]: row["value"] for row in answer["figures"]}
     assert answer["jobs"] == 6
-    assert values["squeue's CPU per poll"] > 0 and values["a poll, wall clock"] > 0
+    assert values["squeue's CPU per poll"] >= 0  # in ticks of the kernel's clock
+    assert values["a poll, wall clock"] > 0
 
 
 def test_a_storm_is_judged_by_what_the_programs_noted() -> None:

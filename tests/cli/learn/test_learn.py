@@ -52,7 +52,7 @@ def test_from_a_trace_to_a_policy_that_replays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace, out = tmp_path / "jobs.csv", tmp_path / "run"
-    size = ["--days", "4", "--devices", "20", "--load", "0.5", "--seed", "1001"]
+    size = ["--days", "2", "--devices", "20", "--load", "1.0", "--seed", "1001"]
     assert run(["trace", "generate", "mixed", str(trace), *size]) == 0
     history = ["--history", str(trace), "-c", "five-mixed"]
     train = ["learn", "train", *history, "--kind", "rule", "--steps", "1", "--out", str(out)]
