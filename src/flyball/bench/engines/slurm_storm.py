@@ -97,7 +97,10 @@ class Storm:
             try:
                 with self._answering, Client(self._state) as client:
                     return question(client)
-            except (ApiError, OSError):
+            except ApiError as error:
+                if error.exit_code == 2 or time.monotonic() > deadline_s:
+                    raise
+            except OSError:
                 if time.monotonic() > deadline_s:
                     raise
             time.sleep(0.3)
@@ -173,10 +176,11 @@ class Storm:
         argv = ["/bin/sh", "-c", SCRIPT, str(self.runs), f"{seconds:.2f}", str(code)]
 
         def submit(client: Client) -> int:
-            return client.submit(
-                argv, cpus=1, gpus=gpus, cwd="/", estimate_s=seconds, grace_s=1.0,
-                name=f"exit{code}", key=f"storm-{number}",
-            )  # fmt: skip
+            job = {
+                "argv": argv, "cpus": 1, "gpus": gpus, "cwd": "/", "estimate_s": seconds,
+                "grace_s": 1.0, "name": f"exit{code}",
+            }  # fmt: skip
+            return client.submit_job(job, key=f"storm-{number}")
 
         return submit
 
