@@ -40,7 +40,11 @@ class SubmitDialog:
     def open(self) -> None:
         """Show the dialog."""
         self._dialog.open()
-        ui.run_javascript("setTimeout(() => document.querySelector('[name=argv]')?.focus(), 250)")
+        # Not away from a field in which somebody types already.
+        ui.run_javascript(
+            "setTimeout(() => document.activeElement?.matches('[name]') ||"
+            " document.querySelector('[name=argv]')?.focus(), 250)"
+        )
 
     def _later(self) -> None:
         if self._waiting is not None:
