@@ -264,8 +264,9 @@ def hull(outside: float, points: list[tuple[float, float]]) -> list[tuple[float,
 
 def first_beyond(steps: list[tuple[float, float]], supply: float) -> float:
     """Return the slope of the first step that does not fit, steepest first; 0 = all fit."""
+    slack = 1e-9 * supply
     for slope, width in sorted(steps, reverse=True):
         supply -= width
-        if supply < 0.0:
+        if supply < -slack:
             return slope
     return 0.0

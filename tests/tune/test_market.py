@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from flyball.core.effects import Effects
 from flyball.core.errors import BadInput
 from flyball.core.forecast import NO_OUTLOOK
 from flyball.core.state import State
+from flyball.physics.compile import entry
 from flyball.tune.elastic import Elastic
-from flyball.tune.market.bench import Bench, bench_for
+from flyball.tune.market.bench import STEP_UP, Bench, bench_for
+from flyball.tune.market.sorting import threshold
 from flyball.twin.tuning import Tuning
 
 SHORT_FIRST = Elastic(completion=1.0, eta=0.1, energy=0.0, patience_s=1e9, stretch=0.0)
@@ -198,3 +201,17 @@ def test_a_price_on_watts_lets_no_job_wait_beside_free_devices(completion: float
         cluster = Cluster("wide", (NodeGroup("t4", 32, "T4", 4),))
         sizes.append(twin(workload, cluster, 61.0, tuning=tuning).state.runs.devices)
     assert (sizes[1] > 0).all() and sizes[1].sum() < sizes[0].sum()
+
+
+@entry
+def price_of(steps: Any, capacity: float) -> float:
+    """Call the compiled selection of a price."""
+    return float(threshold(steps, len(steps), capacity))
+
+
+@pytest.mark.parametrize(("last", "price"), [(0.1, 0.0), (0.101, 1.0)])
+def test_steps_that_fill_a_capacity_fit_whatever_rounding_adds(last: float, price: float) -> None:
+    # 0.3 - 0.1 - 0.1 - 0.1 is below 0 in floating point.
+    steps = np.zeros(3, STEP_UP)
+    steps["slope"], steps["devices"] = (3.0, 2.0, 1.0), (0.1, 0.1, last)
+    assert price_of(steps, 0.3) == price

@@ -6,6 +6,9 @@ from typing import Any
 
 from flyball.physics.compile import kernel
 
+ROUNDING = 1e-9
+"""Part of a capacity by which the sum of steps that fill it may exceed it through rounding."""
+
 
 @kernel
 def sort(order: Any, count: int) -> None:
@@ -55,6 +58,7 @@ def threshold(steps: Any, count: int, capacity: float) -> float:
         count: number of steps.
         capacity: devices there are.
     """
+    slack = ROUNDING * capacity
     low, high, left = 0, count, capacity
     # Every step before `low` fits; every step from `high` on comes after the one sought.
     while low < high:
@@ -63,13 +67,13 @@ def threshold(steps: Any, count: int, capacity: float) -> float:
         devices = 0.0
         for at in range(low, steeper):
             devices += steps[at].devices
-        if devices > left:
+        if devices > left + slack:
             high = steeper
             continue
         left -= devices
         for at in range(steeper, equal):
             left -= steps[at].devices
-            if left < 0.0:
+            if left < -slack:
                 return float(pivot)
         low = equal
     return 0.0

@@ -155,11 +155,14 @@ def _gather(cluster: Cluster, job: Job, pool: Pool, nodes: list[Node]) -> Placem
     rows = []
     missing = job.devices
     for node in sorted(nodes, key=lambda node: -len(node.whole_free())):  # ties: lowest index
-        most = max((k for k in range(missing + 1) if node.hosts(job, k)), default=0)
-        devices = node.whole_free()[:most]
+        free = node.whole_free()[:missing]
+        most = max((k for k in range(len(free) + 1) if node.hosts(job, k)), default=0)
+        devices = free[:most]
         if devices:
             rows.append(row_on(job, node, devices))
             missing -= len(devices)
+        if not missing:
+            break
     if missing:
         return None
     return Placement(pool.index, tuple(rows), _cost_of_many(cluster, job, pool, rows))
