@@ -132,3 +132,5 @@ def test_every_row_becomes_a_figure_and_every_part_names_what_it_needs() -> None
     assert len(figures(rows)) == len(rows)
     assert all("onnxruntime" in part.modules for part in parts(full=True).values())
     assert set(parts(full=False)) < set(parts(full=True))
+    alone = parts(full=False, one_thread=True)
+    assert set(alone) == set(parts(full=True)) - set(parts(full=False)) and alone

@@ -43,12 +43,19 @@ TIME_LIMIT_S = 90.0
 FULL_TIME_LIMIT_S = 900.0
 
 
-def parts(full: bool) -> dict[str, BenchPart]:
+def parts(full: bool, one_thread: bool = False) -> dict[str, BenchPart]:
     """Return all parts by name.
 
     Args:
         full: with all back ends and all models, at one thread too.
+        one_thread: only the inference of all models at one thread.
     """
+    at_one_thread = {
+        f"inference {model}, 1 thread": _part("inference", model, 1, full)
+        for model in (*PUBLISHED, *OTHERS)
+    }
+    if one_thread:
+        return at_one_thread
     table = {"gemm": _part("gemm", "gemm", THREADS, full)}
     for model in (*PUBLISHED, *OTHERS):
         table[f"inference {model}"] = _part("inference", model, THREADS, full)
@@ -58,10 +65,7 @@ def parts(full: bool) -> dict[str, BenchPart]:
         table[f"memory {model}"] = _part("memory", model, THREADS, full)
     for layer in LAYER_NAMES:
         table[f"layer {layer}"] = _part("layers", layer, THREADS, full)
-    if full:
-        for model in (*PUBLISHED, *OTHERS):
-            table[f"inference {model}, 1 thread"] = _part("inference", model, 1, full)
-    return table
+    return table | at_one_thread if full else table
 
 
 def _part(kind: str, model: str, threads: int, full: bool) -> BenchPart:
@@ -118,10 +122,15 @@ def in_own_process(request: Mapping[str, Any], note: Note = lambda _text: None) 
 
 
 def run(
-    note: Note, only: Sequence[str], runs: RunFile, full: bool, done: Note = lambda _part: None
+    table: Mapping[str, BenchPart],
+    note: Note,
+    only: Sequence[str],
+    runs: RunFile,
+    full: bool,
+    done: Note = lambda _part: None,
 ) -> Outcome:
     """Measure the parts named, or all; finished ones are kept in the file."""
-    return run_parts(parts(full), only, note, runs, {"full": full}, done=done)
+    return run_parts(table, only, note, runs, {"full": full}, done=done)
 
 
 # Rows ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ EXAMPLES = """\b
 Examples:
   flyball bench models --json > models.json
   flyball bench models --only "inference resnet50" --only "training resnet50"
+  flyball bench models --one-thread
   flyball bench models --full --resume models.jsonl
 \b
 Parts: gemm, inference MODEL, training MODEL, memory MODEL, layer NAME. Each runs
@@ -31,6 +32,9 @@ def models(
         bool,
         typer.Option("--full", help="All back ends, inductor too, and one thread; takes hours."),
     ] = False,
+    one_thread: Annotated[
+        bool, typer.Option("--one-thread", help="Only inference, on one thread; no bars.")
+    ] = False,
     resume: Resume = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,8 +42,9 @@ def models(
     from flyball.bench.models import figures, parts, rows_of, run
 
     with kept_results(resume, "models") as runs:
-        with progress("measuring", len(only or parts(full)), as_json) as advance:
-            outcome = run(note, only or (), runs, full, advance)
+        table = parts(full, one_thread)
+        with progress("measuring", len(only or table), as_json) as advance:
+            outcome = run(table, note, only or (), runs, full, advance)
         rows = rows_of(outcome.results)
         if as_json:
             print_json({"rows": rows, "not_run": outcome.missing()})
