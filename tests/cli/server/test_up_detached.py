@@ -47,6 +47,7 @@ def test_up_in_the_background_and_down(state: Path, tmp_path: Path) -> None:
     lines = up.stdout.splitlines()
     assert lines[0] == f"flyball is up: {endpoint['url']}"
     assert f"  log {state / 'up.log'}" in lines
+    assert f"  open the dashboard with: flyball open --state {state}" in lines
     assert f"  stop it with: flyball down --state {state}" in lines
     assert os.getsid(endpoint["pid"]) == endpoint["pid"], "closing the terminal would end it"
     token = (state / "token").read_text().strip()

@@ -95,6 +95,7 @@ class _Start:
         typer.echo(f"flyball is up: {ready['url']}")
         typer.echo(f"  state {self._folder}")
         typer.echo(f"  log {self._log}")
+        typer.echo(f"  open the dashboard with: flyball open{self._option}")
         typer.echo(f"  stop it with: flyball down{self._option}")
         return 0
 
