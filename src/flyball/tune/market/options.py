@@ -161,7 +161,7 @@ def list_sizes(state: Any, bench: Any, kind: Any, pool_id: int, eta: float, end:
         speed = speed_at(state, bench, job, pool_id, size)
         if speed <= 0.0:
             continue
-        if floor == 0.0:
+        if last_size == 0:
             floor = eta * speed / size
         elif speed - last_speed < floor * (size - last_size):
             continue
