@@ -6,6 +6,9 @@ from typing import Any
 
 from flyball.physics.compile import kernel
 
+ROUNDING = 1e-9
+"""Part of a capacity by which steps that just fill it may seem to exceed it."""
+
 
 @kernel
 def sort(order: Any, count: int) -> None:
@@ -55,7 +58,7 @@ def threshold(steps: Any, count: int, capacity: float) -> float:
         count: number of steps.
         capacity: devices there are.
     """
-    low, high, left = 0, count, capacity
+    low, high, left = 0, count, capacity * (1.0 + ROUNDING)
     # Every step before `low` fits; every step from `high` on comes after the one sought.
     while low < high:
         pivot = middle(steps, low, high)
