@@ -11,6 +11,7 @@ from flyball.core.state import State
 from flyball.tune.elastic import Elastic
 from flyball.tune.market.bench import SIZES
 from flyball.tune.market.clearing import LEAST_WORTH, SETTLED, SWEEPS
+from flyball.tune.market.sorting import ROUNDING
 
 Option = tuple[int, int]
 """Pool and number of devices."""
@@ -264,9 +265,9 @@ def hull(outside: float, points: list[tuple[float, float]]) -> list[tuple[float,
 
 def first_beyond(steps: list[tuple[float, float]], supply: float) -> float:
     """Return the slope of the first step that does not fit, steepest first; 0 = all fit."""
-    slack = 1e-9 * supply
+    supply *= 1.0 + ROUNDING
     for slope, width in sorted(steps, reverse=True):
         supply -= width
-        if supply < -slack:
+        if supply < 0.0:
             return slope
     return 0.0

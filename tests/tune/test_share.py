@@ -18,7 +18,8 @@ from flyball.core.units import to_us
 from flyball.core.workload import Workload
 from flyball.schedule.policies.preset import Preset
 from flyball.tune.matching import match, pair_up
-from flyball.tune.share import Share, learn, measured
+from flyball.tune.seen_speeds import learn_speeds
+from flyball.tune.share import Share
 from flyball.twin.tuning import Tuning
 from flyball.twin.twin import Twin
 
@@ -53,7 +54,7 @@ def make(
 
     def note(now: int, plan: Records) -> None:
         if learns:
-            twins[0].state.pair_guesses[:] = learn(twins[0].state)
+            learn_speeds(twins[0].state)
 
     tuning = Tuning((tuner,), FIFO, every_s=60.0, note=note) if tuner is not None else None
     twins.append(Twin(cluster, work, FIFO.knobs, Effects(share_limit=2), tuning=tuning))
@@ -175,15 +176,27 @@ def test_learning_replaces_the_guess_by_what_was_seen() -> None:
     guess(twin, 0.95)
     twin.run(to_us(61))
     state = twin.snapshot()
-    seen = measured(state)
-    assert sorted(pair.speed for pair in seen) == pytest.approx(
-        sorted(twin.state.pairs.reshape(2, 2)[[0, 1], [1, 0]])
-    )
-    before = state.pair_guesses.copy()
-    after = learn(state).reshape(2, 2)
-    assert (state.pair_guesses == before).all()
-    assert after[0, 1] == twin.state.pairs.reshape(2, 2)[0, 1]
+    learn_speeds(state)
+    after, true = state.pair_guesses.reshape(2, 2), twin.state.pairs.reshape(2, 2)
+    assert after[[0, 1], [1, 0]] == pytest.approx(true[[0, 1], [1, 0]])
     assert after[0, 0] == after[1, 1] == 0.95
+
+
+def test_of_three_on_a_device_nothing_is_learned_of_pairs() -> None:
+    twin = make([RESNET, LM, LM], nodes=3)
+    twin.run(to_us(61))
+    state = twin.snapshot()
+    state.pair_guesses[:], state.runs.slow[:] = 0.95, 0.5
+    holder, *guests = state.runs.first_row.tolist()
+    # Put both guests on the first job's device by hand.
+    state.rows.node[guests], state.rows.milli[guests] = state.rows.node[holder], 0
+    state.rows.sibling[[holder, *guests]] = *guests, -1
+    learn_speeds(state)
+    assert (state.pair_guesses == 0.95).all()
+    state.rows.sibling[guests[0]] = -1  # without the third there is a pair
+    learn_speeds(state)
+    guesses = state.pair_guesses.reshape(2, 2)
+    assert guesses[0, 1] == guesses[1, 0] == 0.5 and guesses[0, 0] == guesses[1, 1] == 0.95
 
 
 def test_over_its_running_time_a_job_may_live_on_time_alone() -> None:

@@ -12,13 +12,14 @@ Limit: a job may lose the part `limit` of its speed. With `stay_s` = 0 that hold
 Else a pair may be slower for a while as long as the job's total running time, including the next
 `stay_s`, stays within the limit: it uses up the time it had the device to itself.
 
-The speed of a pair is predicted by `state.pair_guesses`; `learn` puts measurements there.
+The speed of a pair is predicted by `state.pair_guesses`; `seen_speeds.learn_speeds` puts
+measurements there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -150,41 +151,6 @@ class Share:
                 draft.stop(moves, Reason.SHARED, float(gain[a, b]))
                 draft.join(moves, stays, Reason.SHARED, float(gain[a, b]))
                 view.note(stays, moves)
-
-
-class PairSpeed(NamedTuple):
-    """Holds the measured speed of a job that shares a device with one other."""
-
-    pool: int
-    profile: int
-    other: int
-    speed: float
-
-
-def learn(state: State) -> Floats:
-    """Return the predicted speeds of pairs, replaced by measurements where pairs run now.
-
-    Pure: returns a new array for `state.pair_guesses`.
-    """
-    guesses = state.pair_guesses.copy()
-    profiles = len(state.rates) // len(state.pools)
-    for pair in measured(state):
-        guesses[(pair.pool * profiles + pair.profile) * profiles + pair.other] = pair.speed
-    return guesses
-
-
-def measured(state: State) -> list[PairSpeed]:
-    """Return the speeds of the pairs that run now, leaving out devices with more than two jobs."""
-    single = (state.jobs.devices == 1) & (state.jobs.milli == MILLI_PER_DEVICE)
-    running = np.flatnonzero((state.runs.status == Status.RUNNING) & single)
-    speeds = []
-    for jobs in _together(state, running):
-        if len(jobs) == 2:
-            for job, other in (jobs, jobs[::-1]):
-                run = state.runs[job]
-                mine, theirs = state.jobs.profile[[job, other]]
-                speeds.append(PairSpeed(int(run.pool), int(mine), int(theirs), float(run.slow)))
-    return speeds
 
 
 def _together(state: State, running: Ints) -> list[list[int]]:

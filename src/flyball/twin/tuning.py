@@ -1,7 +1,7 @@
 """Tuning rounds: at fixed times the tuners change what the policy decided.
 
-Between two rounds the policy decides alone, or no decision is made. The speeds measured on
-running jobs are written into the state here, for tuners to use.
+Between two rounds the policy decides alone, or no decision is made. In a round the speeds measured
+on running jobs are written into the state first, for tuners to use (`tune/seen_speeds.py`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
-
-from flyball.core.codes import ActionKind, Status
+from flyball.core.codes import ActionKind
 from flyball.core.errors import BadInput
 from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs, Order
 from flyball.core.protocols import PolicyLike, Tuner
 from flyball.core.records import Records
-from flyball.core.results import Floats, Ints
+from flyball.core.results import Floats
 from flyball.core.state import State
 from flyball.core.units import to_us
-from flyball.tune import share
-
-SEEN_US = 30_000_000
-"""Minimum run time after which a job's speed counts as measured."""
+from flyball.schedule.policies.preset import Preset
 
 
 class OutlookSource(Protocol):
@@ -91,18 +86,27 @@ class Tuning:
         if self.every_s < 1.0:
             raise BadInput(f"tuning rounds every {self.every_s:g} s", "use 1 s or more")
 
-    def plan(self, state: State, signals: Outlook = NO_OUTLOOK) -> Records:
+    def plan(
+        self, state: State, signals: Outlook = NO_OUTLOOK, into: State | None = None
+    ) -> Records:
         """Return the plan for now; the state is not changed.
 
         Args:
+            state: as tuners may see it.
             signals: the forecasts of price and carbon.
+            into: a copy of the state for a preset to decide on; None = it makes one.
         """
         outlook = NO_OUTLOOK if self.outlook is None else self.outlook(state)
         outlook = outlook._replace(price=signals.price, carbon=signals.carbon)
-        plan = self.policy.decide(state, outlook)
+        plan = self._decide(state, outlook, into)
         for tuner in self.tuners:
             plan = tuner.adjust(state, outlook, plan)
         return _without_reservation(plan)
+
+    def _decide(self, state: State, outlook: Outlook, into: State | None) -> Records:
+        if isinstance(self.policy, Preset):
+            return self.policy.decide(state, outlook, into)
+        return self.policy.decide(state, outlook)
 
     def policy_plan(self, state: State) -> Records:
         """Return the plan of the policy alone for now."""
@@ -112,25 +116,3 @@ class Tuning:
 def _without_reservation(plan: Records) -> Records:
     kept: Records = plan[plan["kind"] != ActionKind.RESERVE]
     return kept
-
-
-def learn_speeds(state: State) -> None:
-    """Record the measured speeds of running jobs relative to what tuners guessed."""
-    runs, now = state.runs, state.clock[0].now_us
-    if len(state.learned):
-        seen = (runs.status == Status.RUNNING) & (now - runs.ready_us >= SEEN_US)
-        _learn_sizes(state, np.flatnonzero(seen & (state.jobs.curve >= 0)))
-    if len(state.pairs):
-        state.pair_guesses[:] = share.learn(state)
-
-
-def _learn_sizes(state: State, seen: Ints) -> None:
-    """Record measured over guessed speed of elastic jobs where they run."""
-    pools = len(state.pools)
-    ranges = state.jobs.curve[seen]
-    first, least = state.ranges.first[ranges], state.ranges.least[ranges]
-    pool = state.runs.pool[seen].astype(np.int64)
-    at = first + (state.runs.devices[seen] - least) * pools + pool
-    true, guess = state.points.packed[at], state.guesses.packed[at]
-    guessed = guess > 0
-    state.learned[(seen * pools + pool)[guessed]] = (true / np.where(guessed, guess, 1.0))[guessed]

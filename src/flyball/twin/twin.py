@@ -36,6 +36,7 @@ from flyball.core.workload import Workload
 from flyball.physics.compile import warm as warm_kernels
 from flyball.predict.signals import signal_outlook
 from flyball.schedule.shares.targets import set_targets
+from flyball.tune.seen_speeds import learn_speeds
 from flyball.twin import kernel, totals
 from flyball.twin.build import build_state
 from flyball.twin.outcome import results_of
@@ -45,7 +46,7 @@ from flyball.twin.stepping.knobs import change_knobs
 from flyball.twin.stepping.stepped import Stepped
 from flyball.twin.stepping.window import Part, fork_state
 from flyball.twin.tables.signals import ADDED, signals_of, totals_of, upgraded, without_future
-from flyball.twin.tuning import EstimateSource, Tuning, learn_speeds
+from flyball.twin.tuning import EstimateSource, Tuning
 
 DUMP_FORMAT = 4
 
@@ -60,6 +61,9 @@ class Twin(Stepped):
         allocator: sets the target shares (order = shares).
         tuning: the tuners that change plans in rounds; None = no tuners.
     """
+
+    _draft: tuple[State, State] | None = None
+    """The state, and a copy of it that decisions write on."""
 
     def __init__(
         self,
@@ -144,11 +148,18 @@ class Twin(Stepped):
         if tuning.estimates is not None:
             self._estimate(tuning.estimates)
         self._keep_account(now)
-        plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK))
+        plan = tuning.plan(self.visible(), self._with_signals(NO_OUTLOOK), self._draft_state())
         self._carry_out_round(tuning, plan, now)
-        queued = np.isin(plan["kind"], (ActionKind.REPLICAS, ActionKind.RELEASE)).any()
+        kinds = plan["kind"]
+        queued = ((kinds == ActionKind.REPLICAS) | (kinds == ActionKind.RELEASE)).any()
         if queued and not self.finished:  # jobs new in the queue need not wait for an event
             self._carry_out_round(tuning, tuning.policy_plan(self.visible()), now)
+
+    def _draft_state(self) -> State:
+        """Return a copy of the state for policies to decide on; its memory is kept for a run."""
+        if self._draft is None or self._draft[0] is not self.state:
+            self._draft = self.state, clone(self.state)
+        return self._draft[1]
 
     def _estimate(self, source: EstimateSource) -> None:
         """Write new estimates into the jobs, and reorder the queue by them."""

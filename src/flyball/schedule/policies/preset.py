@@ -9,7 +9,7 @@ from flyball.core.forecast import NO_OUTLOOK, Outlook
 from flyball.core.knobs import Knobs
 from flyball.core.protocols import Allocator
 from flyball.core.records import Records
-from flyball.core.state import State, clone
+from flyball.core.state import SHARED, State, clone
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,22 @@ class Preset:
         changed: Any = replace(allocator, optimum=knobs.optimum)
         return cast(Allocator, changed)
 
-    def decide(self, state: State, outlook: Outlook = NO_OUTLOOK) -> Records:
-        """Return the plan for this snapshot, which is not changed. Forecasts are not used."""
+    def decide(
+        self, state: State, outlook: Outlook = NO_OUTLOOK, into: State | None = None
+    ) -> Records:
+        """Return the plan for this snapshot, which is not changed. Forecasts are not used.
+
+        Args:
+            state: the snapshot.
+            outlook: of load, price and carbon.
+            into: an earlier copy of the same state to decide on, overwritten; None = a new one.
+                The plan is a part of it.
+        """
         from flyball.schedule.kernel import decide_now
 
-        copy = clone(state)
+        copy = clone(state, into)
+        if into is not None:
+            copy = copy._replace(**{name: getattr(state, name) for name in SHARED})
         decide_now(copy, self.knobs.pack())
         plan: Records = copy.plan[: copy.clock[0].actions]  # type: ignore[assignment]
         return plan

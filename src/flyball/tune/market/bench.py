@@ -155,6 +155,7 @@ class Bench(NamedTuple):
     options: Records
     by_cost: Any
     worths: Any
+    densities: Any
     steps: Records
     order: Records
     nodes: Records
@@ -204,6 +205,7 @@ def _new_bench(state: State, bidders: int, plan_size: int) -> Bench:
         options=records(bidders * pools * MOST_SIZES, OPTION),
         by_cost=np.zeros(bidders * pools * MOST_SIZES, np.int32),
         worths=np.zeros(bidders * pools * MOST_SIZES, np.float64),
+        densities=np.zeros(bidders * pools, np.float64),
         steps=records(bidders * pools * MOST_SIZES, STEP_UP),
         order=records(bidders, SORTED),
         nodes=records(len(state.nodes), DRAFT_NODE),

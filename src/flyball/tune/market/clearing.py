@@ -15,11 +15,14 @@ from flyball.physics.compile import kernel
 from flyball.tune.market.options import grown, speed_at
 from flyball.tune.market.sorting import threshold
 
+ENDLESS = 1e300
 NONE, STAY = -1, -2
 """Instead of an option: it does not run; it goes on as it is."""
 SWEEPS = 6
 LEAST_WORTH = 0.05
 """Part of its value that work keeps however much energy it takes, so that no job waits for ever."""
+LIKELY = 0.8
+"""Part of its price before that a price rarely falls below in one step."""
 SETTLED = 0.01
 """Change of a price, as a part of the highest, below which it counts as settled."""
 
@@ -75,12 +78,17 @@ def less_energy(bench: Any, bidder: Any, value: float, rate: float, watts: float
 
 @kernel
 def list_worths(bench: Any, terms: Any) -> None:
-    """List what each option is worth to each bidder, less its restart spread over its time left."""
-    end = 0
+    """List what each option is worth to each bidder, less its restart spread over its time left.
+
+    Also by pool the most that a device can be worth to it.
+    """
+    end, pools = 0, len(bench.pools)
     for at in range(bench.totals[0].bidders):
         bidder = bench.bidders[at]
         kind = bench.kinds[bidder.kind]
         bidder.worths = end - kind.begin
+        for pool_id in range(pools):
+            bench.densities[at * pools + pool_id] = -ENDLESS
         for option_id in range(kind.begin, kind.end):
             option = bench.options[option_id]
             value = value_of(bidder, option.rate, option.grown)
@@ -90,6 +98,9 @@ def list_worths(bench: Any, terms: Any) -> None:
             bench.worths[end] = less_energy(bench, bidder, value, option.rate, option.watts)
             if option.pool == bidder.was_pool and option.count == bidder.was_count:
                 bench.worths[end] = bidder.stay
+            place = at * pools + option.pool
+            density = bench.worths[end] / option.count
+            bench.densities[place] = max(bench.densities[place], density)
             end += 1
 
 
@@ -105,20 +116,21 @@ def clear_market(bench: Any) -> None:
     pools = len(bench.pools)
     for pool_id in range(pools):
         bench.pools[pool_id].price = bench.pools[pool_id].weight
-    for _ in range(SWEEPS):
+    for sweep in range(SWEEPS):
         # 1. All prices by one factor. Where a job is as well off in either of two pools, neither
         # price can move by itself.
-        clear_all(bench)
+        factor = clear_all(bench, LIKELY if sweep else 0.0)
+        if sweep and factor < LIKELY:
+            factor = clear_all(bench, 0.0)
+        for pool_id in range(pools):
+            bench.pools[pool_id].price *= factor
         # 2. Each by itself.
         change, highest = 0.0, 0.0
         for pool_id in range(pools):
             pool = bench.pools[pool_id]
-            steps = 0
-            for at in range(bench.totals[0].bidders):
-                bidder = bench.bidders[at]
-                if not bidder.locked:
-                    steps = list_steps(bench, bidder, pool_id, steps)
-            price = threshold(bench.steps, steps, pool.supply)
+            price = clear_pool(bench, pool_id, LIKELY * pool.price)
+            if price < LIKELY * pool.price:
+                price = clear_pool(bench, pool_id, 0.0)
             change = max(change, abs(price - pool.price))
             highest = max(highest, price)
             pool.price = price
@@ -127,23 +139,55 @@ def clear_market(bench: Any) -> None:
 
 
 @kernel
-def clear_all(bench: Any) -> None:
-    """Multiply all prices by one factor so that the pools together clear."""
+def clear_pool(bench: Any, pool_id: int, least: float) -> float:
+    """Return the price at which a pool clears, the other prices being as they are.
+
+    Args:
+        least: pending jobs that value a device less are left out: the result is right unless it
+            is below.
+    """
+    steps, pools = 0, len(bench.pools)
+    for at in range(bench.totals[0].bidders):
+        bidder = bench.bidders[at]
+        if bidder.locked or (bidder.was_pool < 0 and bench.densities[at * pools + pool_id] < least):
+            continue
+        steps = list_steps(bench, bidder, pool_id, steps)
+    return float(threshold(bench.steps, steps, bench.pools[pool_id].supply))
+
+
+@kernel
+def clear_all(bench: Any, least: float) -> float:
+    """Return the factor on all prices at which the pools together clear.
+
+    Args:
+        least: pending jobs to which no device is worth this part of its price are left out: the
+            result is right unless it is below.
+    """
     supply, highest, steps = 0.0, 0.0, 0
     for pool_id in range(len(bench.pools)):
         supply += bench.pools[pool_id].price * bench.pools[pool_id].supply
         highest = max(highest, bench.pools[pool_id].price)
     if highest <= 0.0:
-        return
+        return 1.0
     for kind_id in range(bench.totals[0].kinds):
         merge_by_cost(bench, bench.kinds[kind_id])
     for at in range(bench.totals[0].bidders):
         bidder = bench.bidders[at]
-        if not bidder.locked:
+        if not bidder.locked and not is_outpriced(bench, at, least):
             steps = list_costs(bench, bidder, steps)
-    factor = threshold(bench.steps, steps, supply)
-    for pool_id in range(len(bench.pools)):
-        bench.pools[pool_id].price *= factor
+    return float(threshold(bench.steps, steps, supply))
+
+
+@kernel
+def is_outpriced(bench: Any, at: int, part: float) -> bool:
+    """Return whether no device is worth this part of its price to a pending job."""
+    pools = len(bench.pools)
+    if bench.bidders[at].was_pool >= 0:
+        return False
+    for pool_id in range(pools):
+        if bench.densities[at * pools + pool_id] >= part * bench.pools[pool_id].price:
+            return False
+    return True
 
 
 @kernel

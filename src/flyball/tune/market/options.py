@@ -201,14 +201,12 @@ def learn(state: Any, bench: Any) -> None:
     bench.seen[:] = 0.0
     if len(state.learned):
         for job_id in range(state.clock[0].next_job):
-            curve = state.jobs[job_id].curve
-            if curve < 0:
-                continue
             for pool_id in range(pools):
                 ratio = state.learned[job_id * pools + pool_id]
-                if ratio != 1.0:
-                    bench.learned[curve * pools + pool_id] += ratio
-                    bench.seen[curve * pools + pool_id] += 1.0
+                if ratio != 1.0:  # else it was not measured; only elastic jobs are
+                    at = state.jobs[job_id].curve * pools + pool_id
+                    bench.learned[at] += ratio
+                    bench.seen[at] += 1.0
     for at in range(len(bench.learned)):
         seen = bench.seen[at]
         bench.learned[at] = bench.learned[at] / seen if seen > 0.0 else 1.0

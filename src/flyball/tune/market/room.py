@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from flyball.physics.compile import bit_count, kernel
-from flyball.tune.market.clearing import NONE, worth
+from flyball.tune.market.clearing import ENDLESS, NONE, worth
 from flyball.tune.market.draft import NO_SIZE, put, release
 from flyball.tune.market.options import YOUNG
 from flyball.tune.market.plan_rows import is_bidder
 
-ENDLESS = 1e300
 SPARED = 3
 """Preemptions after which a job that changed lately is not displaced even by an overdue one."""
 

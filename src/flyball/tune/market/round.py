@@ -7,11 +7,13 @@ from typing import Any
 from flyball.core.codes import Reason
 from flyball.physics.compile import entry, kernel
 from flyball.tune.market.clearing import (
+    ENDLESS,
     NONE,
     STAY,
     appraise,
     choose,
     clear_market,
+    is_outpriced,
     list_worths,
     worth,
 )
@@ -19,12 +21,14 @@ from flyball.tune.market.draft import begin_draft, fits_back, put, put_back, rel
 from flyball.tune.market.index import weigh
 from flyball.tune.market.options import list_bidders, list_kinds
 from flyball.tune.market.plan_rows import take_over, write_plan
-from flyball.tune.market.room import ENDLESS, clear_for
+from flyball.tune.market.room import clear_for
 from flyball.tune.market.sorting import sort
 
 OVERDUE, OUTBID, YIELDED = int(Reason.OVERDUE), int(Reason.OUTBID), int(Reason.YIELDED)
 WAYS = 32
 """Maximum number of pending jobs for which others are displaced in a round."""
+SURELY = 1.0 - 1e-9
+"""Part of its price below which a device is not worth it, whatever is rounded."""
 FIRST = 1e100
 """Key of jobs that are placed before all others."""
 
@@ -123,6 +127,9 @@ def place_all(state: Any, bench: Any) -> None:
         bidder = bench.bidders[at]
         if bidder.first_place >= 0:
             continue  # it is overdue and placed already
+        if is_outpriced(bench, at, SURELY):
+            bidder.best, bidder.surplus = NONE, bidder.stop
+            continue
         choose(bench, bidder)
         if bidder.pool >= 0:
             if bidder.best == STAY:
@@ -213,15 +220,18 @@ def make_way(state: Any, bench: Any) -> None:
 @kernel
 def fill(state: Any, bench: Any) -> None:
     """Place the rest where there is room: jobs that ran first, then by worth per device."""
-    waiting = 0
+    waiting, free, pools = 0, 0, len(bench.pools)
+    for pool_id in range(pools):
+        free += bench.pools[pool_id].free
+    if free == 0:
+        return
     for at in range(bench.totals[0].bidders):
         bidder = bench.bidders[at]
         if bidder.pool >= 0:
             continue
-        kind, density = bench.kinds[bidder.kind], -ENDLESS
-        for option_id in range(kind.begin, kind.end):
-            option = bench.options[option_id]
-            density = max(density, worth(bench, bidder, option_id) / option.count)
+        density = -ENDLESS
+        for pool_id in range(pools):
+            density = max(density, bench.densities[at * pools + pool_id])
         place = bench.order[waiting]
         place.key, place.tie = -density, at
         if bidder.was_pool >= 0:

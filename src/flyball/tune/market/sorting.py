@@ -7,7 +7,7 @@ from typing import Any
 from flyball.physics.compile import kernel
 
 ROUNDING = 1e-9
-"""Part of a capacity by which the sum of steps that fill it may exceed it through rounding."""
+"""Part of a capacity by which steps that just fill it may seem to exceed it."""
 
 
 @kernel
@@ -58,8 +58,7 @@ def threshold(steps: Any, count: int, capacity: float) -> float:
         count: number of steps.
         capacity: devices there are.
     """
-    slack = ROUNDING * capacity
-    low, high, left = 0, count, capacity
+    low, high, left = 0, count, capacity * (1.0 + ROUNDING)
     # Every step before `low` fits; every step from `high` on comes after the one sought.
     while low < high:
         pivot = middle(steps, low, high)
@@ -67,13 +66,13 @@ def threshold(steps: Any, count: int, capacity: float) -> float:
         devices = 0.0
         for at in range(low, steeper):
             devices += steps[at].devices
-        if devices > left + slack:
+        if devices > left:
             high = steeper
             continue
         left -= devices
         for at in range(steeper, equal):
             left -= steps[at].devices
-            if left < -slack:
+            if left < 0.0:
                 return float(pivot)
         low = equal
     return 0.0
