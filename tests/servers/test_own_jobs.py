@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from flyball.engines.slurm.own_request import SlurmSettings
 from flyball.engines.slurm.shared_folder import SharedFolder
 from flyball.live import Live, build_live
 
-QUICK = SlurmSettings(beat_s=0.1, lease_s=3.0, poll_s=0.3, queue_s=2.0)
+QUICK = SlurmSettings(beat_s=0.1, lease_s=3.0, poll_s=0.3, nodes_s=0.3, queue_s=2.0)
 SCRIPT = 'echo "$0 $FLYBALL_JOB_ID.$FLYBALL_ATTEMPT" >> "$1"; exec sleep "$2"'
 
 
@@ -86,9 +88,9 @@ def site(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
 def test_a_job_runs_on_slurm_and_its_gpu_is_the_one_that_slurm_chose(
     slurm: SlurmCluster, site: Site
 ) -> None:
-    foreign = slurm.submit("--gres=gpu:1", "--nodelist=n1", seconds=60)
+    foreign = slurm.submit("--gres=gpu:1", "--nodelist=n1", seconds=600)
     until(lambda: slurm.run("squeue", "-h", "-t", "R", "-j", str(foreign)).strip())
-    job = site.submit(30.0, gpus=1, cpus=1, stdout="")
+    job = site.submit(600.0, gpus=1, cpus=1, stdout="")
     started = site.until_started(job)
     (row,) = started.rows
     name = site.live.plane.nodes_[row.node].name
@@ -156,6 +158,33 @@ def test_a_node_that_others_fill_is_given_up_for_another(slurm: SlurmCluster, si
     assert site.starts() == [f"{job}.{ended.attempt}"], "an attempt that was withdrawn never ran"
 
 
+def test_what_others_have_of_a_node_is_left_to_them_until_they_go(
+    slurm: SlurmCluster, site: Site
+) -> None:
+    for node in ("n1", "n2", "n3"):
+        slurm.submit(f"--nodelist={node}", "--exclusive", seconds=300)
+    part = slurm.submit("--nodelist=n4", "--cpus-per-task=2", "--gres=gpu:1", seconds=300)
+    until(lambda: slurm.run("squeue", "-h", "-t", "R").count("\n") == 4)
+
+    def seen() -> dict[str, int]:
+        return {node["name"]: node["others"]["cpus"] for node in site.live.plane.ask.nodes()}
+
+    until(lambda: seen() == {"n1": 4, "n2": 4, "n3": 4, "n4": 2}, "what others have")
+    wide = site.submit(0.1, cpus=3)
+    small = site.submit(60.0, cpus=1, gpus=1)
+    until(lambda: site.job(small).rows, "the one that fits has begun")
+    site.until_started(small)
+    assert site.job(wide).state == JobState.PENDING
+    assert "host-full" in site.live.plane.ask.why(wide)["token"]
+    (last,) = [row for row in site.live.plane.ask.nodes() if row["name"] == "n4"]
+    assert last["others"]["devices"] == 1, "our own jobs are not those of others"
+    slurm.run("scancel", str(part))
+    ended = site.until_state(wide, JobState.COMPLETED)
+    assert ended.attempt == 1, "Slurm never had it wait"
+    assert site.live.plane.ask.events(0, 1000, ("queued",), wide) == []
+    site.live.plane.cancel(small)
+
+
 @needs_slurm
 def test_slurmctld_that_is_killed_right_after_sbatch_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,6 +218,24 @@ def test_a_lost_keeper_is_lost_and_its_job_runs_again(slurm: SlurmCluster, site:
     os.kill(int(claim.split('"pid": ')[1].split(",")[0]), signal.SIGKILL)
     again = site.until_started(job, 2)
     assert (again.failures, site.starts()) == (1, [f"{job}.1", f"{job}.2"])
+
+
+def test_an_attempt_that_runs_by_slurms_word_but_never_begins_is_placed_anew(
+    slurm: SlurmCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck, mended = tmp_path / "stuck", tmp_path / "mended"
+    stuck.write_text(f'#!/bin/sh\n[ -e {mended} ] && exec {sys.executable} "$@"\nexec sleep 600\n')
+    stuck.chmod(0o755)
+    (tmp_path / "state").mkdir(mode=0o700)
+    site = Site(tmp_path, replace(QUICK, python=str(stuck)))
+    job = site.submit(0.1)
+    until(lambda: site.job(job).attempt >= 2, "another attempt")
+    mended.touch()
+    ended = site.until_state(job, JobState.COMPLETED)
+    assert site.starts() == [f"{job}.{ended.attempt}"]
+    assert f"attempt {job}.1 did not begin: by Slurm's word it runs on n" in caplog.text
+    until(lambda: not slurm.run("squeue", "-h", "-t", "R"), "what was stuck is withdrawn")
+    site.close()
 
 
 def test_jobs_of_others_with_our_comment_are_left_alone(slurm: SlurmCluster, site: Site) -> None:

@@ -97,11 +97,13 @@ class ClusterNodes:
         for job, why in list(plane.columns.unfit.items())[:SHOWN_UNFIT]:
             logger.warning("job %d waits: %s", job, why)
 
-    def changes(self, now_us: int) -> list[NodeChanged]:
+    def changes(self, now_us: int) -> list[Event]:
         """Return the changes of nodes that the live state does not hold yet."""
-        notes = self._plane.live_state.node_notes
-        events = roster.node_events(self.roster, self._plane.engine.nodes(), notes, now_us)
-        return [*events, *self.slow.due(notes.keys(), now_us)]
+        live_state, present = self._plane.live_state, self._plane.engine.nodes()
+        notes = live_state.node_notes
+        events = roster.node_events(self.roster, present, notes, now_us)
+        others = roster.others_events(self.roster, present, live_state.others, now_us)
+        return [*events, *others, *self.slow.due(notes.keys(), now_us)]
 
     def understood(
         self, reports: Sequence[Report], jobs: dict[int, Job], now_us: int

@@ -14,9 +14,9 @@ from flyball.control.jobs.request import nodes_of
 from flyball.control.journal.history import History
 from flyball.core.cluster import MAX_POOLS
 from flyball.core.errors import BadInput, NotFound
-from flyball.core.events import NodeChanged
+from flyball.core.events import NodeChanged, OthersChanged
 from flyball.core.jobs import Job
-from flyball.core.live import LiveNode, Report
+from flyball.core.live import NOBODY, LiveNode, Report
 
 DOWN, ABSENT, DRAINED = "down", "absent", "drained"
 PAGE = 1000
@@ -116,7 +116,7 @@ def placed(reports: Sequence[Report], roster: Sequence[LiveNode]) -> list[Report
 
 def _plain(node: LiveNode) -> LiveNode:
     """Return a node without its state, which is an event of its own."""
-    return node._replace(up=True, reason="")
+    return node._replace(up=True, reason="", others=NOBODY)
 
 
 def _misses(before: Sequence[LiveNode], present: Sequence[LiveNode]) -> bool:
@@ -168,6 +168,22 @@ def node_events(
         if note is None or (note.state, note.reason) != (state, reason):
             events.append(NodeChanged(now_us, at, False, node.name, state, reason))
     return events
+
+
+def others_events(
+    roster: Sequence[LiveNode],
+    present: Sequence[LiveNode],
+    before: Mapping[int, tuple[int, int, int]],
+    now_us: int,
+) -> list[OthersChanged]:
+    """Return the event of nodes of which others have another part than before, if there are any."""
+    parts = {node.name: node.others for node in present}
+    rows = [
+        [at, *parts[node.name]]
+        for at, node in enumerate(roster)
+        if parts.get(node.name, before.get(at, NOBODY)) != before.get(at, NOBODY)
+    ]
+    return [OthersChanged(now_us, rows)] if rows else []
 
 
 def carried_over(

@@ -379,6 +379,17 @@ class NodeChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OthersChanged(Event):
+    """Jobs that are not ours have another part of some nodes than before; first, they have none."""
+
+    kind = "others"
+    nodes: Annotated[
+        Sequence[Sequence[int]],
+        "[place in `nodes` of the last `opened`, devices, cores, MiB of memory] of each node",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class Audited(Event):
     """Something about access happened, such as a refused token."""
 
@@ -393,7 +404,7 @@ GROUPS: dict[str, tuple[type[Event], ...]] = {
         *(CancelRequested, Held, Deferred, Released, Reported, Notified),
     ),
     "Adjustments of active jobs": (Resized, Capped, Checkpointed, Scaled, Predicted),
-    "The control plane": (Opened, Decided, NodeChanged, Audited),
+    "The control plane": (Opened, Decided, NodeChanged, OthersChanged, Audited),
 }
 CLASSES: dict[str, type[Event]] = {cls.kind: cls for group in GROUPS.values() for cls in group}
 """The class of every kind."""

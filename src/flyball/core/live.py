@@ -101,6 +101,10 @@ class Report(NamedTuple):
     values: Mapping[str, Any]
 
 
+NOBODY = (0, 0, 0)
+"""What others have of a node that nobody else uses."""
+
+
 class LiveNode(NamedTuple):
     """A node as an engine describes it. Its name stays the same for as long as it exists.
 
@@ -110,6 +114,7 @@ class LiveNode(NamedTuple):
         up: whether it takes new jobs.
         features: what jobs can require of it by name.
         reason: why it is not up.
+        others: devices, cores and MiB of memory that jobs have there which are not ours.
     """
 
     name: str
@@ -121,6 +126,7 @@ class LiveNode(NamedTuple):
     up: bool = True
     features: tuple[str, ...] = ()
     reason: str = ""
+    others: tuple[int, int, int] = NOBODY
 
 
 class Capabilities(NamedTuple):

@@ -10,7 +10,7 @@ from flyball.core.codes import ActionKind, Status
 from flyball.core.knobs import Order
 from flyball.core.records import CAP_LEVELS
 from flyball.core.state import BLOCK_BITS, STALE
-from flyball.core.units import MILLI_PER_DEVICE
+from flyball.core.units import MILLI_PER_CORE, MILLI_PER_DEVICE
 from flyball.physics.compile import bit_count, hot, kernel, lowest_bit
 from flyball.physics.energy import asleep, rest, touch
 from flyball.schedule import index
@@ -98,6 +98,23 @@ def set_free(state: Any, node: Any, node_id: int, mask: Any) -> None:
         index.insert(state.bitmaps, pool, free, node_id - pool.first_node)
         node.free = free
     node.free_mask = mask
+
+
+@kernel
+def take_away(state: Any, node_id: int, devices: int, cores: int, memory_mib: int) -> None:
+    """Take capacity of a node out of use that jobs have which are not in the state.
+
+    Its highest free devices go, as many as are free; no row says when they return.
+    """
+    node = state.nodes[node_id]
+    kept, rest = ZERO, node.free_mask
+    for _ in range(node.free - devices):
+        kept |= rest & (~rest + ONE)
+        rest &= rest - ONE
+    set_free(state, node, node_id, kept)
+    node.free_cpu_milli = max(0, node.free_cpu_milli - cores * MILLI_PER_CORE)
+    node.free_host_mib = max(0, node.free_host_mib - memory_mib)
+    forget(state.avail, state.scores, node_id)
 
 
 @kernel

@@ -39,8 +39,14 @@ def refresh(state: Any, node_id: int, now: int) -> None:
     capacity = state.pools[node.pool].capacity
     avail = state.avail
     avail[0, node_id] = FOREVER_US
-    for at in range(1, capacity + 1):
-        avail[at, node_id] = FOREVER_US if node.down else 0
+    ours = node.free_mask | node.open_mask
+    row_id = node.first_row
+    while row_id >= 0:
+        ours |= state.rows[row_id].mask
+        row_id = state.rows[row_id].sibling
+    for at in range(1, capacity + 1):  # others never return theirs, as far as can be said
+        is_there = ours >> np.uint64(at - 1) & ONE != ZERO and not node.down
+        avail[at, node_id] = 0 if is_there else FOREVER_US
     row_id = node.first_row
     while row_id >= 0:
         row = state.rows[row_id]

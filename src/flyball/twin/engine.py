@@ -172,6 +172,11 @@ class VirtualEngine:
         """Simulate the return of a node."""
         self._set_up(node, True)
 
+    def give_others(self, node: int, devices: int = 0, cores: int = 0, memory_mib: int = 0) -> None:
+        """Simulate that jobs which are not ours have a part of a node."""
+        changed = self.nodes_[node]._replace(others=(devices, cores, memory_mib))
+        self.nodes_ = (*self.nodes_[:node], changed, *self.nodes_[node + 1 :])
+
     def _set_up(self, node: int, up: bool) -> None:
         changed = self.nodes_[node]._replace(up=up)
         self.nodes_ = (*self.nodes_[:node], changed, *self.nodes_[node + 1 :])

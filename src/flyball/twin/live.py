@@ -55,6 +55,7 @@ class View:
         cap: the level of each job's power cap, 0 = none; empty = no job has one.
         price_per_kwh, carbon_g_per_kwh: at this instant; None = not given.
         limit_w: most that the cluster may draw, by its budgets; 0 = no limit.
+        taken: rows (node, devices, cores, MiB of memory) of what jobs have which are not in it.
     """
 
     workload: Workload
@@ -67,6 +68,7 @@ class View:
     price_per_kwh: float | None = None
     carbon_g_per_kwh: float | None = None
     limit_w: float = 0.0
+    taken: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), np.int64))
 
     def at_prices(self, values: Mapping[str, float]) -> View:
         """Return the view with the present price, carbon intensity and limit, as far as given."""
@@ -107,6 +109,8 @@ class View:
             total.update(repr(signals).encode())
         if self.limit_w:
             total.update(repr(self.limit_w).encode())
+        if len(self.taken):
+            total.update(b"taken" + self.taken.tobytes())
         return total.hexdigest()
 
 
@@ -155,7 +159,7 @@ class Snapshot:
                 signal.value, signal.given = value, True
         if view.limit_w > 0.0:
             clock.budget_w = clock.power_budget_w = view.limit_w
-        live_kernel.adopt(self.state, self._packed, view.past, view.down, now_us)
+        live_kernel.adopt(self.state, self._packed, view.past, view.down, view.taken, now_us)
 
     def _put_rows(self, view: View) -> None:
         count = len(view.row_job)

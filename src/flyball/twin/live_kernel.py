@@ -6,6 +6,7 @@ from typing import Any
 
 from flyball.core.codes import Status
 from flyball.physics.compile import entry, kernel
+from flyball.schedule.allocate import take_away
 from flyball.schedule.start import start_as_planned
 from flyball.twin.change import schedule_end
 from flyball.twin.kernel import arrive, take_down
@@ -14,7 +15,7 @@ RUNNING = int(Status.RUNNING)
 
 
 @entry
-def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
+def adopt(state: Any, packed: Any, past: Any, down: Any, taken: Any, now: int) -> None:
     """Put the running jobs on their devices and the others into the queue.
 
     Args:
@@ -23,6 +24,7 @@ def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
         packed: the knobs.
         past: a record of `PAST` for every job.
         down: indices of nodes that are down.
+        taken: rows (node, devices, cores, MiB of memory) of what jobs have which are not in it.
         now: the instant of the snapshot.
     """
     knobs, clock = packed[0], state.clock[0]
@@ -40,6 +42,8 @@ def adopt(state: Any, packed: Any, past: Any, down: Any, now: int) -> None:
         run.attempt = past[job_id].attempt
         run.ready_us = run.awake_us = past[job_id].since_us
     clock.actions = 0
+    for at in range(len(taken)):
+        take_away(state, taken[at, 0], taken[at, 1], taken[at, 2], taken[at, 3])
     for at in range(len(down)):
         take_down(state, down[at], now)
     for job_id in range(len(past)):

@@ -44,7 +44,7 @@ DOWN = NodeChanged(START_US, 1, False, "b", "drained", "a fan is loud")
 
 def test_nodes_and_the_jobs_that_hold_them() -> None:
     other = replace(RUNNING, id=6, rows=(Row(0, 2),))
-    first, second = node_views(TWO_NODES, [RUNNING, other], {1: DOWN})
+    first, second = node_views(TWO_NODES, [RUNNING, other], {1: DOWN}, {0: (1, 8, 512)})
     assert (first["used"], first["held"], first["jobs"]) == (2, [[], [5, 6], [5], []], [5, 6])
     assert (first["up"], second["up"]) == (True, False)
     assert [(node["state"], node["reason"]) for node in (first, second)] == [
@@ -52,3 +52,5 @@ def test_nodes_and_the_jobs_that_hold_them() -> None:
         ("drained", "a fan is loud"),
     ]
     assert (second["used"], second["jobs"], second["devices"]) == (1, [5], 4)
+    assert first["others"] == {"devices": 1, "cpus": 8, "memory_mib": 512}
+    assert not any(second["others"].values())

@@ -12,6 +12,7 @@ from flyball.core.jobs import JobSpec, Row
 from flyball.core.live import Launch, LiveNode
 from flyball.engines.slurm.own_attempts import mask_of
 from flyball.engines.slurm.own_jobs import COLUMNS, OwnJob, read_own
+from flyball.engines.slurm.own_nodes import parts_of
 from flyball.engines.slurm.own_request import SlurmSettings, options_of, request_of, script_of
 from flyball.engines.slurm.rank import variables
 from flyball.engines.slurm.shared_folder import SharedFolder
@@ -93,6 +94,8 @@ def test_indices_of_gpus(text: str, mask: int) -> None:
 
 def record(**stated: str) -> bytes:
     usual = {"JobID": "5", "StateCompact": "R", "Reason": "None", "NodeList": "g1"}
+    usual |= {"NumNodes": "1", "tres-alloc": "cpu=2,mem=20M,node=1,billing=2"}
+    usual |= {"tres-per-job": "N/A", "tres-per-node": "gres:gpu:1"}
     usual |= {"Comment": f"flyball:{CLUSTER}:7.2", "Name": "fly-7.2"} | stated
     texts = (usual[name].ljust(width)[:width] for name, width in COLUMNS.items())
     return "".join(texts).encode() + b"\n"
@@ -107,7 +110,16 @@ def test_only_jobs_with_our_comment_and_name_are_ours() -> None:
         record(Comment="(null)"),
         record(JobID="5_1"),
     ]
-    assert read_own(b"".join([*others, record()]), CLUSTER) == [OwnJob(5, (7, 2), "R", "", "g1")]
+    job = OwnJob(5, (7, 2), "R", "", "g1", cpus=2, gpus=1, memory_mib=20)
+    assert read_own(b"".join([*others, record()]), CLUSTER) == [job]
+
+
+def test_what_jobs_of_ours_have_of_each_node() -> None:
+    jobs = [
+        OwnJob(5, (7, 2), "R", "", "g[1-2]", cpus=6, gpus=3, memory_mib=40),
+        OwnJob(6, (8, 1), "R", "", "g2", cpus=1, gpus=0, memory_mib=10),
+    ]
+    assert parts_of(jobs) == {"g1": (2, 3, 20), "g2": (2, 4, 30)}
 
 
 def test_other_columns_are_refused() -> None:

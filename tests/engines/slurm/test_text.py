@@ -156,6 +156,8 @@ def test_nodes_are_read() -> None:
     assert (first.cpus, first.memory_mib, first.gpus, first.gpu_type) == (4, 1000, 2, "a100")
     assert first.available and set(first.partitions) == {"main", "first"}
     assert nodes["n2"].partitions == ("main",)
+    used = [(node.cpus_used, node.gpus_used, node.memory_used_mib) for node in nodes.values()]
+    assert used == [(3, 2, 30), (2, 2, 20), (1, 1, 10), (4, 0, 40)], "GPUs are not in AllocTRES"
 
 
 @pytest.mark.parametrize(

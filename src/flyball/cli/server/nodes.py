@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from flyball.cli.formats import clean, size_text
+from flyball.cli.formats import clean, count_text, size_text
 from flyball.cli.live import State, connected, unit_of
 from flyball.cli.options import AsJson
 from flyball.cli.output import print_json, print_table
@@ -42,8 +42,19 @@ def nodes(
     for node in rows:
         if node["reason"]:
             typer.echo(f"{clean(node['name'])} is {clean(node['state'])}: {clean(node['reason'])}")
+        if any((others := node.get("others", {})).values()):
+            typer.echo(f"{clean(node['name'])}: {others_text(others, unit_of([node]))}")
     if line := signals_text(signals):
         typer.echo(line)
+
+
+def others_text(others: Mapping[str, int], unit: str) -> str:
+    """Return what jobs that are not ours have of a node."""
+    devices, cores = others["devices"], others["cpus"]
+    parts = [count_text(devices, unit)] if devices and unit != "core" else []
+    parts += [count_text(cores, "core")] if cores else []
+    parts += [f"{size_text(others['memory_mib'])} of memory"] if others["memory_mib"] else []
+    return f"jobs of others have {', '.join(parts)}"
 
 
 def signals_text(signals: Mapping[str, Any]) -> str:

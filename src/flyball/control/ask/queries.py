@@ -224,9 +224,9 @@ class Queries:
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes, and the jobs on each."""
         with self._live_state.lock:
-            return node_views(
-                self._nodes, list(self._columns.running.values()), self._live_state.node_notes
-            )
+            running = list(self._columns.running.values())
+            live = self._live_state
+            return node_views(self._nodes, running, live.node_notes, live.others)
 
     def signals(self) -> dict[str, Any]:
         """Return the present price and carbon intensity; empty where there are none."""

@@ -9,7 +9,7 @@ from flyball.control.jobs import holds
 from flyball.control.jobs.adjustments import tuning_of
 from flyball.core.events import NodeChanged
 from flyball.core.jobs import Job
-from flyball.core.live import LiveNode
+from flyball.core.live import NOBODY, LiveNode
 from flyball.core.units import US_PER_S
 from flyball.physics.catalogue import CORE, DEVICE
 
@@ -68,13 +68,21 @@ def _seconds(time_us: int) -> float | None:
     return time_us / US_PER_S if time_us else None
 
 
+NOBODYS: Mapping[int, tuple[int, int, int]] = {}
+OTHERS = ("devices", "cpus", "memory_mib")
+
+
 def node_views(
-    nodes: Sequence[LiveNode], running: Sequence[Job], notes: Mapping[int, NodeChanged]
+    nodes: Sequence[LiveNode],
+    running: Sequence[Job],
+    notes: Mapping[int, NodeChanged],
+    others: Mapping[int, tuple[int, int, int]] = NOBODYS,
 ) -> list[dict[str, Any]]:
     """Return every node with its devices and the jobs that hold them.
 
     Args:
         notes: the last event of each node that takes no new jobs.
+        others: devices, cores and MiB that jobs which are not ours have of nodes.
     """
     held: list[list[list[int]]] = [[[] for _ in range(node.devices)] for node in nodes]
     jobs: list[list[int]] = [[] for _ in nodes]
@@ -101,6 +109,7 @@ def node_views(
             "features": list(node.features),
             "held": held[at],
             "jobs": jobs[at],
+            "others": dict(zip(OTHERS, others.get(at, NOBODY), strict=True)),
         }
         for at, node in enumerate(nodes)
     ]

@@ -31,7 +31,7 @@ from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.request import cluster_of, demand_in, nodes_of, resizes_in
 from flyball.control.journal.history import History
 from flyball.control.journal.sql import JobQuery
-from flyball.core.events import CLASSES, Audited, Decided, NodeChanged, Opened
+from flyball.core.events import CLASSES, Audited, Decided, NodeChanged, Opened, OthersChanged
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.knobs import Knobs
 from flyball.core.learning import Learner, Message
@@ -86,7 +86,8 @@ class WorkerState:
         columns = JobColumns(demand, knobs.reads_spread, resizes_in(opened))
         self.live_state.watchers = [columns.update]
         self.live_state.load(last.seq, self._history.active(), self._history.final_states(), set())
-        while page := self._history.events(opened_seq, PAGE, (NodeChanged.kind,)):
+        of_nodes = NodeChanged.kind, OthersChanged.kind
+        while page := self._history.events(opened_seq, PAGE, of_nodes):
             opened_seq = page[-1][0]
             self.live_state.absorb(last.seq, {}, [event for _seq, event in page])
         cluster = cluster_of(nodes, opened.cluster, opened.budget_w)

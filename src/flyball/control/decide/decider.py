@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from flyball.control.decide.day_budget import DayBudget
 from flyball.control.decide.governing import Governs, Lately, Moment, cap_events
@@ -32,6 +33,7 @@ from flyball.core.events import (
     Event,
     Intended,
     NodeChanged,
+    OthersChanged,
     Released,
     Requeued,
     Resized,
@@ -47,7 +49,7 @@ from flyball.predict.signals import signal_outlook
 from flyball.twin.live import Snapshot, View
 
 START, PREEMPT = int(ActionKind.START), int(ActionKind.PREEMPT)
-FREEING = (Ended, Requeued, CancelRequested, Released, NodeChanged)
+FREEING = (Ended, Requeued, CancelRequested, Released, NodeChanged, OthersChanged)
 """Events after which a pending job may fit, or is no longer held."""
 POLICY = "policy"
 """Who moves a job on behalf of a policy."""
@@ -130,8 +132,7 @@ class Decider:
             if not (freed or is_round or tunes or governs or again or wished):
                 return None
             changes = self.live_state.fold(unrecorded)
-            down = self.live_state.down_after(unrecorded)
-            view, ids = self.view_with(changes, self.most, down)
+            view, ids = self.view_after(unrecorded, changes)
             jobs: Mapping[int, Job] = ChainMap(changes, self.live_state.jobs)
             busy = list({**self.live_state.busy, **changes}.values())
         running, making_room = len(np.unique(view.row_job)), _is_making_room(busy)
@@ -252,8 +253,21 @@ class Decider:
         snapshot = Snapshot(self.cluster, view, self.knobs, now_us)
         return snapshot, listed(snapshot.decide(is_round), ids), digest
 
+    def view_after(self, events: Sequence[Event], changes: Mapping[int, Job]) -> tuple[View, Any]:
+        """Return the view of a decision after unrecorded events. Hold the lock of the live state.
+
+        Args:
+            changes: what these events change of jobs.
+        """
+        down, others = self.live_state.down_after(events), self.live_state.others_after(events)
+        return self.view_with(changes, self.most, down, others)
+
     def view_with(
-        self, changes: Mapping[int, Job], most: int = 0, down: Set[int] | None = None
+        self,
+        changes: Mapping[int, Job],
+        most: int = 0,
+        down: Set[int] | None = None,
+        others: Mapping[int, tuple[int, int, int]] | None = None,
     ) -> tuple[View, Any]:
         """Return the view of the live state with changed jobs. Hold the lock of the live state.
 
@@ -261,6 +275,7 @@ class Decider:
             changes: jobs as unrecorded events leave them (`LiveState.fold`).
             most: see `JobColumns.view`; decisions use `self.most`.
             down: nodes that are down after unrecorded events; None = those of the live state.
+            others: what others have of nodes, likewise.
         """
         before = {
             job_id: self.live_state.jobs[job_id]
@@ -273,7 +288,8 @@ class Decider:
             ended_states = ChainMap(ended, self.live_state.ended)  # type: ignore[arg-type]  # only read
             down_nodes = self.live_state.down if down is None else down
             view, ids = self.columns.view(ended_states, down_nodes, most)
-            return replace(view, limit_w=self._limit_w), ids
+            taken = self.live_state.others if others is None else others
+            return replace(view, limit_w=self._limit_w, taken=taken_rows(taken)), ids
         finally:
             for job_id in changes.keys() - before.keys():
                 self.columns.drop(job_id)  # a job that is not submitted yet
@@ -284,6 +300,12 @@ class Decider:
             return False
         self._round = now_us // to_us(self.knobs.round_s)
         return self._last_round not in (-1, self._round)
+
+
+def taken_rows(others: Mapping[int, tuple[int, int, int]]) -> npt.NDArray[np.int64]:
+    """Return what others have of nodes as rows of a view."""
+    rows = [[node, *part] for node, part in sorted(others.items())]
+    return np.array(rows, np.int64).reshape(len(rows), 4)
 
 
 def signal_values(signals: tuple[Signal | None, Signal | None], now_us: int) -> dict[str, float]:

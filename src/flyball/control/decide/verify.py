@@ -116,8 +116,7 @@ class Verifier:
         first = len(self._waiting) - event.own
         unrecorded = [waiting for _seq, waiting in self._waiting[first:]]
         changes = self._live_state.fold(unrecorded)
-        down = self._live_state.down_after(unrecorded)
-        view, ids = self._decider.view_with(changes, self._decider.most, down)
+        view, ids = self._decider.view_after(unrecorded, changes)
         view = view.at_prices(event.signals or {})
         if event.pathway:
             self._decider.follow(event.pathway)

@@ -32,6 +32,7 @@ from flyball.core.events import (
     JobEvent,
     NodeChanged,
     Opened,
+    OthersChanged,
     Predicted,
     Queued,
     Released,
@@ -52,7 +53,10 @@ REFERENCE = "reference"
 """Key in a job's values: the number that a queue behind the engine gave its last attempt."""
 QUEUED = "queued"
 """Key in a job's values: why its attempt does not run yet, as [`queued` or `unknown`, reason]."""
-WISHES = {Opened, Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released}
+WISHES = {
+    *(Opened, Submitted, CancelRequested, NodeChanged, OthersChanged, Predicted, Resized),
+    *(Held, Released),
+}
 """Events that call for a new decision."""
 
 
@@ -67,6 +71,7 @@ class LiveState:
         ended: final states, by id.
         down: nodes that take no new jobs.
         node_notes: the last event of each of them.
+        others: devices, cores and MiB that jobs which are not ours have of nodes.
         wishes: number of events absorbed that call for a new decision.
     """
 
@@ -79,6 +84,7 @@ class LiveState:
         self.busy: dict[int, Job] = {}
         self.down: set[int] = set()
         self.node_notes: dict[int, NodeChanged] = {}
+        self.others: dict[int, tuple[int, int, int]] = {}
         self.watchers: list[Callable[[Changes], None]] = []
 
     def load(
@@ -90,7 +96,7 @@ class LiveState:
             self.jobs = {job.id: job for job in active}
             self.busy = {job.id: job for job in self.jobs.values() if not _is_pending(job)}
             self.ended = FinalStates(ended)
-            self.down, self.node_notes = set(down), {}
+            self.down, self.node_notes, self.others = set(down), {}, {}
             for watcher in self.watchers:
                 watcher(self.jobs)
 
@@ -122,6 +128,7 @@ class LiveState:
         with self.lock:
             self.down.clear()
             self.node_notes.clear()
+            self.others.clear()
 
     def down_after(self, events: Sequence[Event]) -> set[int]:
         """Return the nodes that are down after these events."""
@@ -132,6 +139,17 @@ class LiveState:
             elif isinstance(event, NodeChanged):
                 (down.discard if event.up else down.add)(event.node)
         return down
+
+    def others_after(self, events: Sequence[Event]) -> dict[int, tuple[int, int, int]]:
+        """Return what others have of nodes after these events."""
+        others = dict(self.others)
+        for event in events:
+            if isinstance(event, Opened):
+                others.clear()
+            elif isinstance(event, OthersChanged):
+                for node, devices, cores, memory_mib in event.nodes:
+                    others[node] = devices, cores, memory_mib
+        return {node: part for node, part in others.items() if any(part)}
 
     def _make_way(self, changed: dict[int, Job], job: Job, before: Job) -> None:
         """Swap devices with the jobs on record for those that a job was really given.
@@ -179,7 +197,7 @@ class LiveState:
                 else:
                     self.jobs[job.id] = job
             self.wishes += sum(type(event) in WISHES for event in events)
-            self.down = self.down_after(events)
+            self.down, self.others = self.down_after(events), self.others_after(events)
             for event in events:
                 if isinstance(event, Opened):
                     self.node_notes.clear()

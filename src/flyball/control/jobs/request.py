@@ -231,7 +231,8 @@ def _node_of(record: Mapping[str, Any]) -> LiveNode:
     fields: dict[str, Any] = {name: record[name] for name in LiveNode._fields if name in record}
     fields["uuids"] = tuple(record["uuids"])
     fields["features"] = tuple(record.get("features", ()))  # older versions had none
-    fields.pop("reason", None)
+    for name in ("reason", "others"):  # its state is in other events
+        fields.pop(name, None)
     return LiveNode(**fields)
 
 

@@ -40,7 +40,6 @@ from flyball.engines.slurm.own_jobs import OwnJobs, Token
 from flyball.engines.slurm.own_nodes import OwnNodes
 from flyball.engines.slurm.own_queue import OwnQueue
 from flyball.engines.slurm.own_request import SlurmSettings
-from flyball.engines.slurm.records_text import expanded
 from flyball.engines.slurm.shared_folder import SharedFolder
 
 FOLDER_S = 0.1
@@ -95,9 +94,8 @@ class SlurmEngine:
         self._poll.register(self._news, select.EPOLLIN)
         self._stopping = False
         self._attempts = OwnAttempts(self._shared, self._now_us, self._settings.lease_s)
-        self._nodes = OwnNodes(self._settings, name_device, environment)
         jobs = OwnJobs(self._shared.cluster(), environment)
-        self._nodes.ours = self._nodes_of_ours
+        self._nodes = OwnNodes(self._settings, name_device, environment, jobs)
         self._queue = OwnQueue(self, jobs, self._nodes, self._shared, self._settings)
         self._nodes.read()
         self._threads = [
@@ -132,20 +130,6 @@ class SlurmEngine:
     def id_reuses(self) -> int:
         """How often Slurm gave the number of a job of ours to another one."""
         return self._queue.id_reuses
-
-    def _nodes_of_ours(self) -> set[str]:
-        """Return the nodes that attempts of ours are on, or are on their way to."""
-        with self._lock:
-            attempts = list(self._attempts.by_token.values())
-        names: set[str] = set()
-        for attempt in attempts:
-            if attempt.launch is not None:
-                names.update(attempt.launch.nodes)
-            else:
-                names.update(
-                    expanded(str(self._shared.record("starts", attempt.name).get("nodes")))
-                )
-        return names
 
     def tell_loop(self) -> None:
         """Make `wait` return: there is something to observe."""

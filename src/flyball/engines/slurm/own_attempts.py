@@ -41,6 +41,7 @@ class OwnAttempt:
         claimed: it has begun.
         beat: the last sign of life, and `beat_s` when it was new.
         released_s: when it was released.
+        running_s: since when it runs by Slurm's word, though it has not begun; 0 = it does not.
         absent_s: since when Slurm does not have it any more; 0 = it has, or nobody knows.
         told: the last that was reported of how it waits.
         stray: the journal does not expect it: it is ended without a report.
@@ -58,6 +59,7 @@ class OwnAttempt:
     beat: str = ""
     beat_s: float = 0.0
     released_s: float = 0.0
+    running_s: float = 0.0
     absent_s: float = 0.0
     told: str = ""
     stray: bool = False

@@ -17,11 +17,22 @@ from typing import NamedTuple
 
 from flyball.core.errors import BadInput, DataAbsent, FlyballError, Unavailable
 from flyball.engines.slurm.commands import clean_environment, failure
-from flyball.engines.slurm.queue_text import NOTHING
+from flyball.engines.slurm.queue_text import NOTHING, cpus_of, memory_mib, requested_gpus
 
 Token = tuple[int, int]
 TIME_LIMIT_S = 20.0
-COLUMNS = {"JobID": 12, "StateCompact": 4, "Reason": 64, "Comment": 64, "Name": 40, "NodeList": 128}
+COLUMNS = {
+    "JobID": 12,
+    "StateCompact": 4,
+    "Reason": 64,
+    "Comment": 64,
+    "Name": 40,
+    "NodeList": 128,
+    "NumNodes": 8,
+    "tres-alloc": 160,
+    "tres-per-job": 48,
+    "tres-per-node": 48,
+}
 RECORD_BYTES = sum(COLUMNS.values()) + 1
 TRANSIENT = (
     *("temporarily unable to accept", "resource temporarily unavailable", "try again"),
@@ -34,13 +45,20 @@ _COMMENT = re.compile(r"flyball:([0-9a-f]{12}):(\d{1,15})\.(\d{1,9})")
 
 
 class OwnJob(NamedTuple):
-    """Holds a job of ours as squeue shows it: number, token, state, reason, nodes."""
+    """Holds a job of ours as squeue shows it: number, token, state, reason, nodes.
+
+    Attributes:
+        cpus, gpus, memory_mib: what Slurm gave it, or would, on all its nodes together.
+    """
 
     id: int
     token: Token
     state: str
     reason: str
     node_list: str
+    cpus: int = 0
+    gpus: int = 0
+    memory_mib: int = 0
 
 
 def name_of(token: Token) -> str:
@@ -116,6 +134,10 @@ class OwnJobs:
             raise
         return read_own(text, self.cluster)
 
+    def holding(self) -> dict[int, OwnJob]:
+        """Return our jobs that have nodes, by number."""
+        return {job.id: job for job in self.listed() if job.node_list and job.state not in OVER}
+
     def _run(self, name: str, arguments: Sequence[str], text: bytes | None = None) -> bytes:
         path = shutil.which(name, path=self._environment.get("PATH", os.defpath))
         if path is None:
@@ -165,6 +187,11 @@ def read_own(output: bytes, cluster: str) -> list[OwnJob]:
         if texts["Name"] == name_of(token):
             nodes = "" if texts["NodeList"] in NOTHING else texts["NodeList"]
             reason = "" if texts["Reason"] in NOTHING else texts["Reason"]
-            job = OwnJob(int(texts["JobID"]), token, texts["StateCompact"], reason, nodes)
-            jobs.append(job)
+            tres = texts["tres-alloc"]
+            jobs.append(
+                OwnJob(
+                    int(texts["JobID"]), token, texts["StateCompact"], reason, nodes,
+                    cpus_of(tres), requested_gpus(texts)[0], memory_mib(tres),
+                )
+            )  # fmt: skip
     return jobs

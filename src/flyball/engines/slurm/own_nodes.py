@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
 from flyball.core.errors import BadInput, Unavailable
-from flyball.core.live import LiveNode
+from flyball.core.live import NOBODY, LiveNode
 from flyball.engines.slurm.commands import Commands
+from flyball.engines.slurm.own_jobs import COLUMNS, OwnJob, OwnJobs
 from flyball.engines.slurm.own_request import SlurmSettings
-from flyball.engines.slurm.records_text import SlurmNode, read_nodes, read_partitions
+from flyball.engines.slurm.records_text import SlurmNode, expanded, read_nodes, read_partitions
 
 CORE = "CPU1"
-READ_S = 10.0
-"""Time between two readings."""
+Part = tuple[int, int, int]
+"""GPUs, cores and MiB of memory of a node."""
 PAUSE_S = 60.0
 """How long a node is left alone on which a job of ours did not begin."""
 
@@ -23,9 +24,10 @@ PAUSE_S = 60.0
 class OwnNodes:
     """Reads the nodes of one partition, and leaves some alone for a while. Safe from any thread.
 
+    What Slurm has given of a node, but not to jobs of ours, others have.
+
     Attributes:
         addresses: at which other nodes reach them, by name.
-        ours: returns the names of nodes on which there are jobs of ours.
     """
 
     def __init__(
@@ -33,20 +35,21 @@ class OwnNodes:
         settings: SlurmSettings,
         name_device: Callable[[str], str],
         environment: Mapping[str, str] | None,
+        jobs: OwnJobs,
     ) -> None:
         self._partition, self._name_device = settings.partition, name_device
+        self._every_s, self._jobs = settings.nodes_s, jobs
         self._commands = Commands(environment)
         self._lock = threading.Lock()
         self._nodes: tuple[LiveNode, ...] = ()
         self._left_alone: dict[str, tuple[float, str]] = {}
         self._read_s = float("-inf")
         self.addresses: dict[str, str] = {}
-        self.ours: Callable[[], set[str]] = set
 
     @property
     def due(self) -> bool:
         """Whether they should be read again."""
-        return time.monotonic() - self._read_s >= READ_S
+        return time.monotonic() - self._read_s >= self._every_s
 
     def read(self) -> None:
         """Read the nodes; the last reading stays if slurmctld does not answer.
@@ -57,7 +60,10 @@ class OwnNodes:
         """
         self._read_s = time.monotonic()
         try:
+            # Jobs of ours that begin or end meanwhile are in one of the two lists.
+            ours = self._jobs.holding()
             nodes = read_nodes(self._commands.run("scontrol", ["-o", "-d", "show", "node"]))
+            ours |= self._jobs.holding()
             self._check_partition()
         except Unavailable:
             return
@@ -65,8 +71,8 @@ class OwnNodes:
             nodes = [node for node in nodes if self._partition in node.partitions]
         if not nodes:
             raise BadInput(f"no node in partition {self._partition!r}", "`sinfo` lists them")
-        ours = self.ours()
-        live = tuple(self._live(node, node.name in ours) for node in nodes)
+        parts = parts_of(ours.values())
+        live = tuple(self._live(node, parts.get(node.name, NOBODY)) for node in nodes)
         with self._lock:
             self.addresses = {node.name: node.address or node.name for node in nodes}
             self._nodes = tuple(sorted(live, key=_kind))
@@ -83,26 +89,23 @@ class OwnNodes:
                 f"there is no partition {self._partition!r}", f"use one of {', '.join(names)}"
             )
 
-    def _live(self, node: SlurmNode, has_ours: bool) -> LiveNode:
-        """Return a node; its GPUs have no names of their own here, since Slurm chooses them.
-
-        One that others fill takes no jobs for now; what they leave of a node, Slurm knows.
-        """
+    def _live(self, node: SlurmNode, ours: Part) -> LiveNode:
+        """Return a node; its GPUs have no names of their own here, since Slurm chooses them."""
+        used = node.gpus_used, node.cpus_used, node.memory_used_mib
+        gpus, cores, memory_mib = (
+            max(0, all_ - part) for all_, part in zip(used, ours, strict=True)
+        )
         if node.gpus:
             device, devices = self._name_device(node.gpu_type), node.gpus
             uuids = tuple(f"{node.name}:{index}" for index in range(node.gpus))
         else:
             each = -(-node.cpus // MAX_DEVICES_PER_NODE)
             device, devices, uuids = CORE, node.cpus // each, ()
+            gpus = min(devices, -(-cores // each))
         why = "" if node.available else f"{node.state.lower()}: {node.reason}".rstrip(": ")
-        if not why and not has_ours:
-            if node.cpus_used >= node.cpus:
-                why = "jobs of others use all of its cores"
-            elif node.gpus and node.gpus_used >= node.gpus:
-                why = "jobs of others use all of its GPUs"
         return LiveNode(
             node.name, device, devices, node.cpus, node.memory_mib, uuids, not why,
-            node.features, why,
+            node.features, why, (gpus, cores, memory_mib),
         )  # fmt: skip
 
     def leave_alone(self, names: tuple[str, ...], why: str) -> None:
@@ -130,6 +133,22 @@ class OwnNodes:
     def by_name(self) -> dict[str, LiveNode]:
         """Return the nodes as last read, by name."""
         return {node.name: node for node in self._nodes}
+
+
+def parts_of(jobs: Iterable[OwnJob]) -> dict[str, Part]:
+    """Return what jobs have of each node; one on several nodes has equal parts, rounded up."""
+    parts: dict[str, Part] = {}
+    for job in jobs:
+        names = expanded(job.node_list) if len(job.node_list) < COLUMNS["NodeList"] else []
+        for name in names:
+            gpus, cores, memory_mib = parts.get(name, NOBODY)
+            count = len(names)
+            parts[name] = (
+                gpus - (-job.gpus // count),
+                cores - (-job.cpus // count),
+                memory_mib - (-job.memory_mib // count),
+            )
+    return parts
 
 
 def _kind(node: LiveNode) -> tuple[object, ...]:

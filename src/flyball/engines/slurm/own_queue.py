@@ -271,8 +271,10 @@ class OwnQueue:
                     self._withdrawn[attempt.token] = job.id
             elif attempt.claimed:
                 self._check_silence(attempt, "Slurm says that it runs" * (job.state == "R"))
-            elif attempt.phase == WAITING and job.state == "PD":
+            elif attempt.phase == WAITING and job.state in ("PD", "CF"):
                 self._check_wait(attempt, job)
+            elif attempt.phase == WAITING:
+                self._check_begin(attempt, job)
             return
         if attempt.phase == OVER or (attempt.phase == NEW and not attempt.number):
             return
@@ -309,13 +311,28 @@ class OwnQueue:
             why = f"Slurm let it wait for {self._settings.queue_s:g} s ({job.reason})"
             with self._engine.lock:
                 self._engine.attempts.tell(attempt, "queued", why)
-            if self._give_up(attempt, why):
-                self._withdrawn[attempt.token] = job.id
-                if attempt.launch is not None:
-                    self._nodes.leave_alone(attempt.launch.nodes, f"others fill it: {job.reason}")
+            self._withdraw_late(attempt, job, why)
         elif waited_s > PATIENCE_S and job.reason:
             with self._engine.lock:
                 self._engine.attempts.tell(attempt, "queued", f"Slurm: {job.reason}")
+
+    def _check_begin(self, attempt: OwnAttempt, job: OwnJob) -> None:
+        """Withdraw an attempt that runs by Slurm's word, but never began: its node may be gone.
+
+        That is safe, since it is claimed first: it cannot begin any more.
+        """
+        attempt.running_s = attempt.running_s or time.monotonic()
+        limit_s = self._settings.queue_s
+        if time.monotonic() - attempt.running_s > limit_s:
+            why = f"by Slurm's word it runs on {job.node_list}, but did not begin in {limit_s:g} s"
+            self._withdraw_late(attempt, job, why)
+
+    def _withdraw_late(self, attempt: OwnAttempt, job: OwnJob, why: str) -> None:
+        """Give an attempt up that takes too long, and leave its nodes alone for a while."""
+        if self._give_up(attempt, why):
+            self._withdrawn[attempt.token] = job.id
+            if attempt.launch is not None:
+                self._nodes.leave_alone(attempt.launch.nodes, why)
 
     def _why_gone(self, attempt: OwnAttempt) -> str:
         said = self._shared.read("slurm", f"{attempt.name}.out").strip()[:300]

@@ -36,6 +36,7 @@ class SlurmSettings:
         beat_s: time between two signs of life of a job.
         lease_s: without one for this long, a job that Slurm does not know counts as lost.
         poll_s: time between two `squeue`.
+        nodes_s: time between two readings of the nodes.
     """
 
     partition: str = ""
@@ -47,6 +48,7 @@ class SlurmSettings:
     beat_s: float = 1.0
     lease_s: float = 30.0
     poll_s: float = 2.0
+    nodes_s: float = 10.0
 
 
 def options_of(launch: Launch, nodes: Mapping[str, LiveNode], settings: SlurmSettings) -> list[str]:

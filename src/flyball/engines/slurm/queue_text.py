@@ -8,6 +8,7 @@ that takes ten times as long, ignores filters and changes between versions.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -135,7 +136,7 @@ def _parsed(texts: dict[str, str]) -> QueuedJob:
     if submit_s is None:
         raise ValueError("no time of submission")
     nodes = int(texts["NumNodes"].partition("-")[0])
-    gpus, gpu_type = _gpus(texts, nodes)
+    gpus, gpu_type = requested_gpus(texts)
     stated = {name: "" if text in NOTHING else text for name, text in texts.items()}
     return QueuedJob(
         id=int(texts["JobID"]),
@@ -188,6 +189,12 @@ def limit_s(text: str) -> float | None:
     return (days * 24.0 * 60.0 + hours * 60.0 + minutes) * S_PER_MIN + seconds
 
 
+def cpus_of(tres: str) -> int:
+    """Return the cores in `cpu=2,mem=20M,node=1`; 0 if there are none."""
+    match = re.search(r"(?:^|,)cpu=(\d+)", tres)
+    return int(match[1]) if match else 0
+
+
 def memory_mib(tres: str) -> int:
     """Return the memory in `cpu=2,mem=20M,node=1`; 0 if there is none."""
     match = re.search(r"(?:^|,)mem=([0-9.]+)([KMGTP]?)", tres)
@@ -209,12 +216,18 @@ def gpus_of(text: str) -> tuple[int, str]:
     return count, typed[0][0] if len(typed) == 1 else ""
 
 
-def _gpus(texts: dict[str, str], nodes: int) -> tuple[int, str]:
-    """Return a job's GPUs: as allocated or billed, else as requested per job, node or task."""
+def requested_gpus(texts: Mapping[str, str]) -> tuple[int, str]:
+    """Return a job's GPUs: as allocated or billed, else as requested per job, node or task.
+
+    Args:
+        texts: the columns of squeue by name; NumTasks and tres-per-task may be left out.
+    """
     count, type_ = gpus_of(texts["tres-alloc"])
-    tasks = int(texts["NumTasks"]) if texts["NumTasks"].isdecimal() else 1
+    nodes = int(texts["NumNodes"].partition("-")[0])
+    stated = texts.get("NumTasks", "")
+    tasks = int(stated) if stated.isdecimal() else 1
     for column, times in (("tres-per-job", 1), ("tres-per-node", nodes), ("tres-per-task", tasks)):
-        requested, requested_type = gpus_of(texts[column])
+        requested, requested_type = gpus_of(texts.get(column, ""))
         if requested:
             return count or requested * times, type_ or requested_type
     return count, type_

@@ -113,6 +113,7 @@ def read_shares(output: bytes, job_id: int) -> list[Share] | None:
 def _node(record: dict[str, str]) -> SlurmNode:
     words = set(re.split(r"[+]", record["State"].upper().rstrip("*$~#!%@^-")))
     gpus = [(type_, int(count)) for type_, count in _GRES_GPU.findall(record.get("Gres", ""))]
+    used = [int(count) for _type, count in _GRES_GPU.findall(record.get("GresUsed", ""))]
     types = {type_ for type_, _count in gpus if type_}
     partitions = record.get("Partitions", "")
     features = record.get("ActiveFeatures", "")
@@ -129,7 +130,8 @@ def _node(record: dict[str, str]) -> SlurmNode:
         address=record.get("NodeAddr", ""),
         reason=record.get("Reason", "").partition(" [")[0],
         cpus_used=int(record.get("CPUAlloc") or 0),
-        gpus_used=gpus_of(record.get("AllocTRES", ""))[0],
+        # AllocTRES has them only where AccountingStorageTRES names them.
+        gpus_used=sum(used) or gpus_of(record.get("AllocTRES", ""))[0],
         memory_used_mib=int(record.get("AllocMem") or 0),
     )
 

@@ -32,6 +32,7 @@ class Room:
         most_in_pool, most_on_node: the most free in one pool and on one node.
         nodes, empty: nodes of the pools, and how many of them are wholly free.
         down: indices of the nodes that are down.
+        outside: devices that jobs have which are not in the queue.
         short_of_memory: devices with a large enough share free, but not the memory.
         could_hold: whether the nodes that are up could hold the job if they were idle.
     """
@@ -43,6 +44,7 @@ class Room:
     nodes: int
     empty: int
     down: tuple[int, ...]
+    outside: int
     short_of_memory: int
     could_hold: bool
 
@@ -208,7 +210,7 @@ class QueueFacts:
     def _count_room(self, job_id: int) -> Room:
         job = self.state.jobs[job_id]
         down: list[int] = []
-        total = free = most_in_pool = most_on_node = nodes = empty = short = 0
+        total = free = most_in_pool = most_on_node = nodes = empty = short = outside = 0
         could_hold = False
         for pool_id in self.pools_of(job_id):
             pool = self.state.pools[pool_id]
@@ -222,14 +224,30 @@ class QueueFacts:
             here = here[up]
             empty += int((pool_nodes.free[up] == capacity).sum())
             down += [first + int(node) for node in np.flatnonzero(~up)]
+            outside += int(self._outside[first : first + count].sum())
             total, nodes = total + count * capacity, nodes + count
             free += int(here.sum())
             most_in_pool = max(most_in_pool, int(here.sum()))
             most_on_node = max(most_on_node, int(here.max(initial=0)))
             could_hold |= int(up.sum()) >= max(1, -(-int(job.devices) // capacity))
         return Room(
-            total, free, most_in_pool, most_on_node, nodes, empty, tuple(down), short, could_hold
-        )
+            total, free, most_in_pool, most_on_node, nodes, empty, tuple(down), outside, short,
+            could_hold,
+        )  # fmt: skip
+
+    @cached_property
+    def _outside(self) -> Ints:
+        """Return how many devices of each node are neither free nor held by a job."""
+        state = self.state
+        ours = [int(mask) for mask in state.nodes.free_mask | state.nodes.open_mask]
+        for job_id in np.flatnonzero(state.runs.status == Status.RUNNING):
+            at = int(state.runs[job_id].first_row)
+            while at >= 0:
+                ours[state.rows[at].node] |= int(state.rows[at].mask)
+                at = int(state.rows[at].next)
+        sizes = state.pools.capacity[state.nodes.pool].tolist()
+        pairs = zip(sizes, ours, strict=True)
+        return np.array([size - mask.bit_count() for size, mask in pairs], np.int64)
 
     def _open_devices(self, nodes: Any, capacity: int, job: Any) -> tuple[Ints, Ints]:
         """Return per node the devices with a share free for the job, and those short of memory."""

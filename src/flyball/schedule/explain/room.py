@@ -38,6 +38,7 @@ def no_room(facts: QueueFacts, job_id: int, probe: PlacementProbe) -> Explanatio
 
 def _numbers(room: Room) -> dict[str, Any]:
     numbers: dict[str, Any] = {"free": room.free, "total": room.total}
+    numbers |= {"others": room.outside} if room.outside else {}
     return numbers | ({"nodes_down": len(room.down)} if room.down else {})
 
 
@@ -84,6 +85,8 @@ def _fragmented(facts: QueueFacts, job_id: int, probe: PlacementProbe, room: Roo
         free += f", but a gang larger than a node takes empty nodes and {only} empty"
     else:
         free += f", but at most {room.most_on_node} on one node"
+    if room.outside:
+        free += f"; jobs outside this queue have {room.outside:,}"
     numbers = _numbers(room) | {
         "most_on_node": room.most_on_node,
         "most_in_pool": room.most_in_pool,
@@ -164,6 +167,8 @@ def no_free(
         numbers["short_of_memory"] = room.short_of_memory
         have = "has" if room.short_of_memory == 1 else "have"
         parts.append(f"{room.short_of_memory} more {have} the share free, but not the memory")
+    if room.outside:
+        parts.append(f"jobs outside this queue have {room.outside:,}")
     if room.down:
         parts.append(f"{counted(len(room.down), 'node')} {are(len(room.down))} down")
     remedies = [wait_text(facts, job_id, numbers), smaller(facts, job_id, probe)]
