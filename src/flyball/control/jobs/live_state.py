@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flyball.control.jobs import adjustments, holds, scaling, usage
+from flyball.control.jobs import adjustments, holds, priority, scaling, usage
 from flyball.control.jobs.ended import FinalStates
 from flyball.core.events import (
     Accepted,
@@ -33,6 +33,7 @@ from flyball.core.events import (
     NodeChanged,
     Opened,
     Predicted,
+    Prioritised,
     Queued,
     Released,
     Requeued,
@@ -52,7 +53,10 @@ REFERENCE = "reference"
 """Key in a job's values: the number that a queue behind the engine gave its last attempt."""
 QUEUED = "queued"
 """Key in a job's values: why its attempt does not run yet, as [`queued` or `unknown`, reason]."""
-WISHES = {Opened, Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released}
+WISHES = {
+    *(Opened, Submitted, CancelRequested, NodeChanged, Predicted, Resized, Held, Released),
+    Prioritised,
+}
 """Events that call for a new decision."""
 
 
@@ -334,6 +338,7 @@ FOLDS: dict[type[JobEvent], Callable[[Job, Any], Job]] = {
     Held: holds.held,
     Deferred: holds.deferred,
     Released: holds.released,
+    Prioritised: priority.prioritised,
     Resized: adjustments.resized,
     Capped: adjustments.capped,
     Scaled: scaling.scaled,

@@ -43,7 +43,7 @@ export default {
       text("reason", "Why it waits", { width: 165, hide: narrow, valueFormatter: (p) => p.value || "" }),
       number("waited", "Waited", { width: 112, hide: narrow, valueGetter: (p) => (p.data.start_time ?? now()) - p.data.submit_time, valueFormatter: (p) => span(p.value) }),
       number("ran", "Ran", { width: 96, hide: narrow, valueGetter: (p) => p.data.state === "PENDING" ? null : now() - p.data.start_time, valueFormatter: (p) => span(p.value) }),
-      number("priority", "Priority", { width: 118, hide: true }), text("class", "Class", { hide: true }), text("tenant", "Account", { hide: true }),
+      number("priority", "Priority", { width: 104, hide: narrow }), text("class", "Class", { hide: true }), text("tenant", "Account", { hide: true }),
       text("node", "Node", { width: 120, hide: narrow }),
     ];
     this.api = AgGrid.createGrid(this.$refs.grid, {

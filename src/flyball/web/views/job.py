@@ -129,14 +129,16 @@ class _JobView:
         self._timeline.set(timeline_options(job, events, time.time()))
         with again(self._facts):
             facts(_times(job))
+        receipt = await calls.get(f"jobs/{number}/receipt")
         with again(self._decisions):
-            rows = changes_of(events)
+            rows = changes_of(events, (receipt.get("tuning") or {}).get("log", []))
             if rows:
-                table(("When", "What", "Why", "Predicted"), rows, (3,), "Decisions")
+                names = ("When", "What", "Why", "Predicted gain", "Measured gain")
+                table(names, rows, (3, 4), "Decisions")
             else:
                 tag("div", "None yet: it waits for its first start.", "note")
         with again(self._receipt):
-            facts(history_rows(await calls.get(f"jobs/{number}/receipt")))
+            facts(history_rows(receipt))
         await self._draw_use()
 
     async def _draw_use(self) -> None:

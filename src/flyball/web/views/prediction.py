@@ -10,11 +10,11 @@ from fastapi import FastAPI, Request
 from nicegui import ui
 
 from flyball.core.units import duration_text
+from flyball.web.bands import band_options
 from flyball.web.components.elements import Chart
 from flyball.web.feed import Feed
 from flyball.web.frame import frame, tag
 from flyball.web.parts import again, command, empty, facts, panel, table
-from flyball.web.views.now import band_options
 
 EVERY_S = 30.0
 NAMES = {
@@ -64,7 +64,7 @@ def _show(forecast: Mapping[str, Any]) -> None:
 def _series(row: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     name = NAMES.get(row["series"], row["series"])
     with panel(name, row["unit"]):
-        Chart(band_options(row, [], []), f"Forecast of {name} with its 90 % band")
+        Chart(band_options(row), f"Forecast of {name} with its 90 % band")
         leads = about.get("leads", [])
         if leads:
             cells = [
