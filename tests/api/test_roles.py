@@ -132,7 +132,8 @@ def test_a_user_changes_only_own_jobs(party: Party) -> None:
     changes = [
         ("DELETE", "", None), ("POST", "/hold", {}), ("POST", "/release", {}),
         ("POST", "/cap", {"share": 0.5}), ("POST", "/resize", {"devices": 1}),
-        ("POST", "/priority", {"priority": 5.0}), ("POST", "/checkpoint", None), ("POST", "/report", {"values": {"step": 1}}),
+        ("POST", "/priority", {"priority": 5.0}), ("POST", "/checkpoint", None),
+        ("POST", "/report", {"values": {"step": 1}}),
     ]  # fmt: skip
     for method, path, body in changes:
         answer = ada.request(method, f"{JOBS}/{party.bob}{path}", json=body)

@@ -8,11 +8,14 @@ from typing import Any
 PERCENT = "percent"
 
 
-def band_options(row: Mapping[str, Any], now: float | None = None) -> dict[str, Any]:
+def band_options(
+    row: Mapping[str, Any], now: float | None = None, most: float | None = None
+) -> dict[str, Any]:
     """Return the chart of a forecast of load, as `GET /forecast` returns it.
 
     Args:
         now: the present value, drawn after what was observed; None = it is not known.
+        most: what the series cannot exceed; None = nothing is known.
     """
     seen = [value for value in row["seen"] if value is not None]
     series = [part for earlier in row["earlier"] for part in _band(earlier, EARLIER)]
@@ -32,13 +35,13 @@ def band_options(row: Mapping[str, Any], now: float | None = None) -> dict[str, 
                          "label": {"formatter": "now", "color": "--soft", "fontSize": 11}},
         }
     )  # fmt: skip
-    most = {"max": 100} if row["unit"] == PERCENT else {"max": _headroom(row, seen)}
+    most = 100 if row["unit"] == PERCENT else most
     return {
         "grid": {"left": 44, "right": 16, "top": 34, "bottom": 24},
         "legend": {"data": ["happened", PRESENT, *([EARLIER] * bool(row["earlier"]))], "top": 0},
         "tooltip": {"trigger": "axis", "valueFormatter": "$number"},
         "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "min": 0, **most},
+        "yAxis": {"type": "value", "min": 0, "max": _end(row, seen, most)},
         "series": series,
     }
 
@@ -46,10 +49,13 @@ def band_options(row: Mapping[str, Any], now: float | None = None) -> dict[str, 
 PRESENT, EARLIER = "forecast", "earlier forecasts"
 
 
-def _headroom(row: Mapping[str, Any], seen: list[float]) -> float | None:
-    """Return the end of the value axis where a wide band would hide all that happened."""
+def _end(row: Mapping[str, Any], seen: list[float], most: float | None) -> float | None:
+    """Return the end of the value axis: a wide band must not hide what happened."""
     typical = max([*seen, *row["p50"], 1.0])
-    return round(4 * typical) if max(row["p95"]) > 4 * typical else None
+    end = 4 * typical if max(row["p95"]) > 4 * typical else None
+    if most is None or (end is not None and end < most):
+        return None if end is None else float(f"{end:.2g}")
+    return most
 
 
 def _band(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -59,7 +65,7 @@ def _band(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     low = [max(0.0, value) for value in row["p05"]]
     width = [max(0.0, high - edge) for high, edge in zip(row["p95"], low, strict=True)]
     plain = {"type": "line", "showSymbol": False, "silent": True, "tooltip": {"show": False}}
-    colour = "--c1" if is_present else "--c5"
+    colour = "--c1" if is_present else "--soft"
     return [
         {**plain, "name": f"{name} from", "stack": stack, "lineStyle": invisible,
          "data": [list(pair) for pair in zip(times, low, strict=True)]},

@@ -126,9 +126,7 @@ def show_comparison(runs: Sequence[Mapping[str, Any]]) -> None:
         Chart(_bars(named), "Mean completion and wait of each run and policy")
         spans = {(run["result"]["trace"]["jobs"], run["question"]["since_s"]) for run in runs}
         if len(spans) > 1:
-            text = (
-                "Note: the runs are not of the same jobs, and differ by that too."
-            )
+            text = "Note: the runs are not of the same jobs, and differ by that too."
             tag("div", text, "note")
         for run in runs:
             when, jobs = moment(run["time"]), run["result"]["trace"]["jobs"]

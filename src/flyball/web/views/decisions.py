@@ -20,6 +20,8 @@ from flyball.web.frame import Page, frame, tag
 from flyball.web.parts import again, button, empty, link, moment, panel, table
 
 SHOWN = 60
+IN_WATTS = ("cap", "sleep", "wake")
+"""Actions whose predicted gain is in watts; of others it is in the unit of the policy's order."""
 US = 1e6
 
 
@@ -210,12 +212,23 @@ def _show(row: Mapping[str, Any], is_open: bool = False) -> None:
             tag("span", f"{more}. ")
             if not is_open:
                 link("Alternatives", f"/decisions/{int(row['number'])}")
-        table(
-            ("Action", "Job", "Node", "Devices", "Reason", "Predicted gain"),
-            [_action_row(action) for action in actions[:200]], (3, 5), "Actions",
-        )  # fmt: skip
+        names = ("Action", "Job", "Node", "Devices", "Reason", "Predicted gain")
+        rows = [_action_row(action) for action in actions[:200]]
+        table(names, rows, (3, 5), "Actions").classes("fb-tall")
         if row.get("signals"):
-            tag("div", f"prices it saw: {row['signals']}", "note")
+            tag("div", f"It saw: {signals_text(row['signals'])}.", "note")
+
+
+SEEN_AS = {
+    "price_per_kwh": "price of a kWh {:.3g}", "carbon_g_per_kwh": "{:.0f} g CO2 per kWh",
+    "limit_w": "limit of the draw {:,.0f} W", "drawn_w": "drawn {:,.0f} W",
+    "money_spent": "{:,.2f} spent today", "carbon_g_spent": "{:,.0f} g CO2 today",
+}  # fmt: skip
+
+
+def signals_text(values: Mapping[str, float]) -> str:
+    """Return prices, limits and the account of the day that a decision saw."""
+    return ", ".join(form.format(values[name]) for name, form in SEEN_AS.items() if name in values)
 
 
 def summary(actions: Sequence[Sequence[Any]]) -> str:
@@ -237,7 +250,7 @@ def _action_row(action: Sequence[Any]) -> list[Any]:
     job, node, mask, _level, reason, gain = action[1:7]
     number = int(reason)
     words = Reason(number).name.lower().replace("_", "-") if number in list(Reason) else ""
-    text = f"{gain:.3g}" if gain else ""
+    text = f"{gain:,.3g}{' W' * (kind in IN_WATTS)}" if gain else ""
     if kind == "reserve" and gain:
         text = f"kept until {moment(gain / US)}"
     open_job = (lambda: link(str(job), f"/jobs/{int(job)}")) if int(job) > 0 else ""

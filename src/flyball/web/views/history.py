@@ -129,16 +129,15 @@ class _Figures:
         unit = unit or self._history["currency"]
         edges = [round(edge * 1000) for edge in series["edges"]]
         layers = [
-            {"name": name or "(not stated)", "type": "line", "step": "end", "stack": "all",
-             "showSymbol": False, "lineStyle": {"width": 1, "color": COLOURS[at % len(COLOURS)]},
-             "itemStyle": {"color": COLOURS[at % len(COLOURS)]},
-             "areaStyle": {"color": COLOURS[at % len(COLOURS)], "opacity": 0.85,
-                           "decal": DECALS[at % len(DECALS)]},
-             "data": [[edges[part + 1], value * factor]
+            {"name": name or "(not stated)", "type": "bar", "stack": "all", "barWidth": "99%",
+             "itemStyle": {"color": COLOURS[at % len(COLOURS)], "decal": DECALS[at % len(DECALS)]},
+             "data": [[(edges[part] + edges[part + 1]) / 2, value * factor]
                       for part, value in enumerate(rows[self._figure])]}
             for at, (name, rows) in enumerate(series["by"][self._by].items())
         ]  # fmt: skip
-        most = {"max": self._devices} if self._figure == "held" else {}
+        most = {}
+        if self._figure == "held":  # against what there is
+            most = {"max": self._devices, "interval": self._devices / 4}
         return {
             "grid": {"left": 58, "right": 14, "top": 52, "bottom": 24},
             "legend": {"top": 0, "type": "scroll"},

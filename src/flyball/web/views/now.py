@@ -48,12 +48,13 @@ def register(api: FastAPI, feed: Feed) -> None:
                 forecast = (await page.feed.outlook()).forecast
                 now = await feed.picture()
                 values = {"running": now.devices.held, "pending": now.pending}
+                most = {"running": len(now.devices.job), "pending": None}
                 tiles.show_day(await feed.today())
                 for name, (chart, note) in charts.items():
                     row = next((row for row in forecast["loads"] if row["series"] == name), None)
                     note.set_text(_note(row, forecast))
                     if row is not None:
-                        chart.set(band_options(row, values[name]))
+                        chart.set(band_options(row, values[name], most[name]))
 
             page.every_second(show)
             ui.timer(FORECAST_S, foresee, immediate=True)
@@ -90,19 +91,20 @@ class _Tiles:
         self.devices.set(f"{table.held:,}", share + (f", {down} down" if down else ""))
         self.power.set(watts(table.total_w), f"{table.power_source}, all devices")
         price, carbon = signals.get("price_per_kwh"), signals.get("carbon_g_per_kwh")
-        more = f"{carbon:.0f} g CO2 per kWh" if carbon is not None else "flyball up --signals FILE"
-        if price is None and carbon is None:
-            self.price.set("not given", more)
+        if price is not None:
+            more = "" if carbon is None else f"; {carbon:.0f} g CO2"
+            self.price.set(f"{price:.3g} {signals.get('currency', '')}", f"a kWh{more}")
+        elif carbon is not None:
+            self.price.set(f"{carbon:.0f} g CO2", "a kWh")
         else:
-            text = "" if price is None else f"{price:.3g} {signals.get('currency', '')}/kWh"
-            self.price.set(text or f"{carbon:.0f} g/kWh", more if text else "carbon")
+            self.price.set("not given", "flyball up --signals FILE")
 
     def show_day(self, today: Mapping[str, Any]) -> None:
         """Show the energy of the day, and what was used of the budgets."""
         total_j, idle_j = today["jobs_j"] + today["idle_j"], today["idle_j"]
-        more = [f"{idle_j / total_j:.0%} by idle devices"] if total_j else []
+        more = [f"{idle_j / total_j:.0%} idle"] if total_j else []
         if today["cost"]:
-            more.append(f"jobs {today['cost']:,.3g} {today['currency']}")
+            more.append(f"{today['cost']:,.3g} {today['currency']}")
         if today["carbon_g"]:
             more.append(f"{today['carbon_g'] / 1000:,.3g} kg CO2")
         since = moment(today["since"])[11:16]
@@ -110,7 +112,8 @@ class _Tiles:
         source = "measured" if today["measured_j"] else "modelled"
         self.energy.explain(
             f"Since {moment(today['since'])} (the day begins at midnight UTC), {source}: jobs by "
-            "their receipts, idle devices by the idle draw of their type."
+            "their receipts, idle devices by the idle draw of their type. Cost and carbon are "
+            "those of jobs."
         )
         for name, text, part in budget_rows(today):
             if name not in self._budgets:
