@@ -16,7 +16,7 @@ from flyball.core.codes import ActionKind, Reason
 from flyball.core.units import duration_text
 from flyball.web.background import Background, Busy
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.parts import again, button, empty, link, moment, panel, table
 
 SHOWN = 60
@@ -28,7 +28,7 @@ US = 1e6
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/decisions")
+    @ui.page("/decisions", response_timeout=PATIENCE_S)
     async def decisions_page(request: Request) -> None:
         with frame(api, feed, request, "Decisions", "/decisions") as page:
             view = _DecisionsView(page)
@@ -41,7 +41,7 @@ def register(api: FastAPI, feed: Feed) -> None:
 
             page.every_second(show)
 
-    @ui.page("/decisions/{number}")
+    @ui.page("/decisions/{number}", response_timeout=PATIENCE_S)
     async def decision_page(request: Request, number: int) -> None:
         with frame(api, feed, request, f"Decision {number:,}", "/decisions") as page:
             rows = (await page.calls.get("decisions", after=max(0, number - 1), limit=1))[

@@ -12,7 +12,7 @@ from nicegui import ui
 from flyball.core.units import J_PER_KWH, duration_text
 from flyball.web.components.elements import Chart, Gantt
 from flyball.web.feed import Feed
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.parts import again, command, empty, panel, table
 
 SPANS = {"1 h": 3600.0, "6 h": 21_600.0, "24 h": 86_400.0, "7 d": 604_800.0, "30 d": 2_592_000.0}
@@ -36,7 +36,7 @@ DECALS = (
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/time")
+    @ui.page("/time", response_timeout=PATIENCE_S)
     async def time_page(request: Request, span: str = "24 h") -> None:
         with frame(api, feed, request, "Over time", "/time") as page:
             await _TimeView(page, span if span in SPANS else "24 h").build()

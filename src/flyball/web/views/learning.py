@@ -14,7 +14,7 @@ from flyball.core.knobs import Knobs
 from flyball.core.units import duration_text
 from flyball.web.components.elements import Chart
 from flyball.web.feed import Feed
-from flyball.web.frame import frame, tag
+from flyball.web.frame import PATIENCE_S, frame, tag
 from flyball.web.learned_policy import (
     choice_options,
     choices_of,
@@ -32,7 +32,7 @@ US = 1e6
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/learning")
+    @ui.page("/learning", response_timeout=PATIENCE_S)
     async def learning_page(request: Request) -> None:
         with frame(api, feed, request, "Learning", "/learning") as page:
             opened = (await page.calls.get("events", kind="opened", limit=10_000))["events"]

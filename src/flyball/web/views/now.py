@@ -12,7 +12,7 @@ from flyball.core.units import J_PER_KWH
 from flyball.web.bands import band_options
 from flyball.web.components.elements import Chart, DeviceMap
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import frame, status_text, tag
+from flyball.web.frame import PATIENCE_S, frame, status_text, tag
 from flyball.web.parts import Meter, Tile, command, empty, moment, panel, watts
 
 FORECAST_S = 15.0
@@ -23,7 +23,7 @@ BANDS = (("running", "Devices held"), ("pending", "Jobs waiting"))
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/now")
+    @ui.page("/now", response_timeout=PATIENCE_S)
     async def now_page(request: Request) -> None:
         with frame(api, feed, request, "Now", "/now") as page:
             picture = await feed.picture()

@@ -13,7 +13,7 @@ from flyball.core.units import duration_text
 from flyball.web.bands import band_options
 from flyball.web.components.elements import Chart
 from flyball.web.feed import Feed
-from flyball.web.frame import frame, tag
+from flyball.web.frame import PATIENCE_S, frame, tag
 from flyball.web.parts import again, command, empty, facts, panel, table
 
 EVERY_S = 30.0
@@ -26,7 +26,7 @@ NAMES = {
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/prediction")
+    @ui.page("/prediction", response_timeout=PATIENCE_S)
     async def prediction_page(request: Request) -> None:
         with frame(api, feed, request, "Prediction", "/prediction") as page:
             body = ui.element("div")

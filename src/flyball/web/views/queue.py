@@ -12,7 +12,7 @@ from nicegui import ui
 from flyball.core.job_fields import MAX_DEVICES
 from flyball.web.components.elements import QueueGrid
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.job_actions import CAP_HELP, CAP_RANGE, PRIORITIES, PRIORITY_HELP
 from flyball.web.parts import ask_number, attempt, button, link, question, say
 from flyball.web.views.submit import SubmitDialog
@@ -24,7 +24,7 @@ MOST_AT_ONCE = 1000
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/queue")
+    @ui.page("/queue", response_timeout=PATIENCE_S)
     async def queue_page(request: Request, search: str = "") -> None:
         with frame(api, feed, request, "Queue", "/queue") as page:
             _QueueView(page, search[:200])

@@ -18,7 +18,7 @@ from flyball.schedule.policies.registry import names as policy_names
 from flyball.tune.registry import usable
 from flyball.web.background import Background, Busy
 from flyball.web.feed import Feed
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.kept_runs import KeptRuns
 from flyball.web.parts import again, button, empty, link, moment, panel, question, say, table
 from flyball.web.whatif_result import (
@@ -40,13 +40,13 @@ def register(api: FastAPI, feed: Feed) -> None:
     """Add the pages: the form with the latest runs, and one run."""
     kept = KeptRuns(api.state.bridge.settings.token_folder)
 
-    @ui.page("/whatif")
+    @ui.page("/whatif", response_timeout=PATIENCE_S)
     async def whatif_page(request: Request) -> None:
         with frame(api, feed, request, "What if", "/whatif") as page:
             _WhatIf(page, kept)
             page.every_second(lambda picture: None)
 
-    @ui.page("/whatif/compare")
+    @ui.page("/whatif/compare", response_timeout=PATIENCE_S)
     async def compare_page(request: Request, runs: str = "") -> None:
         with frame(api, feed, request, "What if: compared", "/whatif") as page:
             numbers = [int(part) for part in runs.split(",")[:MOST_COMPARED] if part.isdigit()]
@@ -58,7 +58,7 @@ def register(api: FastAPI, feed: Feed) -> None:
                     link("All runs", "/whatif")
             page.every_second(lambda picture: None)
 
-    @ui.page("/whatif/{number}")
+    @ui.page("/whatif/{number}", response_timeout=PATIENCE_S)
     async def run_page(request: Request, number: int) -> None:
         with frame(api, feed, request, f"What if {number}", "/whatif") as page:
             run = kept.get(number)
