@@ -50,6 +50,7 @@ def register(api: FastAPI, feed: Feed) -> None:
             clean = "".join(letter for letter in cursor if letter.isdigit())[:16]
             listed = await page.calls.get("jobs", limit=100, cursor=clean, name=name[:200])
             _list_jobs(listed)
+            page.every_second(lambda picture: None)
 
 
 def _list_jobs(listed: Mapping[str, Any]) -> None:
@@ -79,7 +80,7 @@ class _JobView:
     def __init__(self, page: Page, view: dict[str, Any]) -> None:
         self._page, self._job = page, view
         self._seq, self._drawn_s = -1, 0.0
-        self._charts: dict[str, Chart] = {}
+        self._charts: dict[str, Chart] | None = None
         self._wants_why, self._why_after_s = False, 0.0
 
     async def build(self) -> None:
@@ -180,7 +181,7 @@ class _JobView:
             except Refused:
                 continue
         series = {title: one for title, one in series.items() if len(one["times"]) > 1}
-        if set(series) != set(self._charts):
+        if self._charts is None or set(series) != set(self._charts):
             with again(self._uses):
                 tag("h2", "Use and reports")
                 if not series:

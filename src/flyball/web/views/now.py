@@ -45,11 +45,11 @@ def register(api: FastAPI, feed: Feed) -> None:
                 devices.show(picture.devices)
 
             async def foresee() -> None:
-                forecast = (await page.feed.outlook()).forecast
+                tiles.show_day(await feed.today())
+                forecast = (await feed.outlook()).forecast
                 now = await feed.picture()
                 values = {"running": now.devices.held, "pending": now.pending}
                 most = {"running": len(now.devices.job), "pending": None}
-                tiles.show_day(await feed.today())
                 for name, (chart, note) in charts.items():
                     row = next((row for row in forecast["loads"] if row["series"] == name), None)
                     note.set_text(_note(row, forecast))
