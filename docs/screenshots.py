@@ -22,7 +22,7 @@ from typing import Any
 from PIL import Image
 
 from flyball.bench.submit.server import Up, running, state_folder
-from flyball.bench.web import browser
+from flyball.bench.web.viewer import browser
 
 FOLDER = Path(__file__).parent / "figures" / "web"
 VIEWS = ("now", "queue", "time", "decisions", "whatif", "prediction", "learning", "loop", "system")

@@ -41,6 +41,7 @@ EXPECTED = {
     "POST /api/v1/jobs/{job}/cap": Right.CHANGE,
     "POST /api/v1/jobs/{job}/checkpoint": Right.CHANGE,
     "POST /api/v1/jobs/{job}/hold": Right.CHANGE,
+    "POST /api/v1/jobs/{job}/priority": Right.CHANGE,
     "POST /api/v1/nodes/{node}/drain": Right.OPERATE,
     "POST /api/v1/nodes/{node}/resume": Right.OPERATE,
     "POST /api/v1/jobs/{job}/release": Right.CHANGE,
@@ -131,7 +132,8 @@ def test_a_user_changes_only_own_jobs(party: Party) -> None:
     changes = [
         ("DELETE", "", None), ("POST", "/hold", {}), ("POST", "/release", {}),
         ("POST", "/cap", {"share": 0.5}), ("POST", "/resize", {"devices": 1}),
-        ("POST", "/checkpoint", None), ("POST", "/report", {"values": {"step": 1}}),
+        ("POST", "/priority", {"priority": 5.0}), ("POST", "/checkpoint", None),
+        ("POST", "/report", {"values": {"step": 1}}),
     ]  # fmt: skip
     for method, path, body in changes:
         answer = ada.request(method, f"{JOBS}/{party.bob}{path}", json=body)

@@ -237,6 +237,7 @@ MORE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "resized": {"devices": st.integers(1, 4), "rows": st.sampled_from(([], [[0, 1]], [[0, 6]]))},
     "capped": {"share": st.sampled_from((0.05, 0.5, 1.0))},
     "checkpointed": {},
+    "prioritised": {"priority": st.sampled_from((-1.0, 0.0, 7.0))},
     "audit": {"what": st.just("a token"), "who": st.just("somebody")},
 }
 

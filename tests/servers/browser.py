@@ -92,7 +92,7 @@ class Viewer:
 
     def _note(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.faults.append(message.text)
+            self.faults.append(f"{message.text} {message.location.get('url', '')}".strip())
 
     def _check(self, request: Any) -> None:
         parts = urlsplit(request.url)

@@ -17,8 +17,8 @@ from tests.until import until
 from flyball.api.sessions import Session, Sessions, cookie_name
 from flyball.api.token import Secret, read_token
 
-VIEWS = ("/now", "/queue", "/time", "/decisions", "/whatif", "/prediction", "/learning", "/loop",
-         "/system", "/jobs")  # fmt: skip
+VIEWS = ("/now", "/queue", "/time", "/decisions", "/decisions/1", "/whatif", "/prediction",
+         "/learning", "/loop", "/system", "/jobs")  # fmt: skip
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 MANY = 5_000
 COUNTS = "for number in $(seq 1000); do echo line $number; sleep 0.2; done"
@@ -140,6 +140,14 @@ def test_what_if_on_the_own_history(viewer: Viewer) -> None:
     viewer.sees("jobs over")
     page = viewer.go("/whatif/1")
     assert "srtf" in page.inner_text("body")
+    page = viewer.go("/whatif")
+    page.get_by_role("button", name="Replay").click()
+    viewer.sees("kept as run 2")
+    for number in (1, 2):
+        page.get_by_label(f"Choose run {number}").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/whatif/compare?runs=1,2")
+    viewer.sees("Side by side")
     viewer.check_clean()
 
 
@@ -147,6 +155,29 @@ def test_verify_makes_the_decisions_again(viewer: Viewer) -> None:
     page = viewer.go("/decisions")
     page.get_by_role("button", name="Make them again").click()
     viewer.sees("all equal")
+    viewer.check_clean()
+
+
+def test_priority_and_the_alternatives_of_a_decision(viewer: Viewer) -> None:
+    """A job is moved in the queue, and the decision says what others would have done."""
+    with viewer.server.client() as client:
+        job = client.submit(["true"], cwd="/", name="moved", hold=True)
+    page = viewer.go("/queue?search=moved")
+    page.wait_for_selector(f".ag-row a[href='/jobs/{job}']")
+    page.locator(".ag-row .ag-checkbox-input").first.check()
+    viewer.sees("1 selected")
+    page.get_by_role("button", name="Priority", exact=True).click()
+    type_into(page, "number", "7")
+    page.get_by_role("button", name="Apply").click()
+    viewer.sees("priority 7")
+    with viewer.server.client() as client:
+        assert client.job(job)["priority"] == 7.0
+        client.release(job)
+        client.wait(job)
+        number = client.decisions(limit=1000)[-1]["number"]
+    page = viewer.go(f"/decisions/{number}")
+    viewer.sees("Against the decision")
+    assert "srtf" in page.inner_text("body")
     viewer.check_clean()
 
 

@@ -44,3 +44,12 @@ def test_kept_runs_are_numbered_and_bounded(tmp_path: Path) -> None:
     assert [run["number"] for run in kept.latest()][:2] == [MOST + 3, MOST + 2]
     assert kept.get(1) is None
     assert kept.get(MOST) is not None
+
+
+def test_a_run_can_be_forgotten(tmp_path: Path) -> None:
+    kept = KeptRuns(tmp_path)
+    first, second = kept.add({}, {}), kept.add({}, {})
+    kept.remove(first)
+    kept.remove(first)  # it is gone already
+    assert [run["number"] for run in kept.latest()] == [second]
+    assert kept.add({}, {}) == second + 1

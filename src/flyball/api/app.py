@@ -32,6 +32,7 @@ from flyball.api.models import (
     JOB,
     LINK,
     ONE,
+    PRIORITY,
     REPORT,
     RESIZE,
     schema_of,
@@ -67,7 +68,10 @@ DESCRIPTION = (
     "token: that of the state folder, of a user, or of an attempt. Errors are problem documents "
     "(RFC 9457) with a remedy."
 )
-BODIES = (ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, DRAIN, CANCEL, FAST, LINK)
+BODIES = (
+    *(ONE, JOB, BATCH, REPORT, ATTEMPT_REPORT, RESIZE, CAP, HOLD, PRIORITY, DRAIN, CANCEL),
+    *(FAST, LINK),
+)
 
 
 def create_app(

@@ -81,6 +81,15 @@ class HoldIn(TypedDict, total=False):
     user: Annotated[Account, Field(description="Shown in the reason for which it waits.")]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True, title="PriorityIn"))
+class PriorityIn(TypedDict):
+    """Another priority for a job."""
+
+    priority: Annotated[
+        float, Field(ge=-1e9, le=1e9, allow_inf_nan=False, description="Higher goes first.")
+    ]
+
+
 @with_config(ConfigDict(extra="forbid", strict=True, title="DrainIn"))
 class DrainIn(TypedDict, total=False):
     """Why a node is drained."""
@@ -139,6 +148,7 @@ ATTEMPT_REPORT: TypeAdapter[AttemptReportIn] = TypeAdapter(AttemptReportIn)
 RESIZE: TypeAdapter[ResizeIn] = TypeAdapter(ResizeIn)
 CAP: TypeAdapter[CapIn] = TypeAdapter(CapIn)
 HOLD: TypeAdapter[HoldIn] = TypeAdapter(HoldIn)
+PRIORITY: TypeAdapter[PriorityIn] = TypeAdapter(PriorityIn)
 DRAIN: TypeAdapter[DrainIn] = TypeAdapter(DrainIn)
 CANCEL: TypeAdapter[CancelIn] = TypeAdapter(CancelIn)
 FAST: TypeAdapter[FastIn] = TypeAdapter(FastIn)
@@ -224,6 +234,9 @@ class HistoryQuery(QueryModel):
     since: float = Field(0, ge=0, le=1e11, description="From this time, in seconds since 1970.")
     until: float = Field(0, ge=0, le=1e11, description="Until this time; 0 = now.")
     limit: int = Field(10_000, ge=1, le=50_000, description="Most jobs; the latest are taken.")
+    part: Literal["all", "bars", "totals"] = Field(
+        "all", description="Only what ran where (`bars`), or what it came to (`totals`)."
+    )
 
 
 class OrdersQuery(QueryModel):

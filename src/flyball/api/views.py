@@ -181,6 +181,24 @@ class Signals(View):
     carbon_source: str | None = None
 
 
+class Today(View):
+    """Energy since midnight UTC, and the budgets."""
+
+    since: float = Field(description="Midnight UTC, or the begin of the record; since 1970.")
+    jobs_j: float = Field(description="Energy of jobs, as far as it lies in the day.")
+    measured_j: float = Field(description="The part of it that was measured; the rest is modelled.")
+    idle_j: float = Field(description="What devices without a job drew, by their type.")
+    cost: float = Field(description="Of jobs, in `currency`.")
+    carbon_g: float = Field(description="Of jobs.")
+    complete: bool = Field(description="Whether all jobs of the day are in it.")
+    currency: str
+    budget: dict[str, float] | None = Field(
+        description="Budgets (`power_w`, `money_per_day`, `carbon_kg_per_day`; 0 = none), what was "
+        "spent (`money_spent`, `carbon_g_spent`), `drawn_w` as modelled and the limit in force "
+        "(`limit_w`); null = there is no budget."
+    )
+
+
 class Decisions(View):
     """Decisions, oldest first."""
 
@@ -191,15 +209,19 @@ class HistoryView(View):
     """What ran where within a span."""
 
     nodes: list[dict[str, Any]]
-    columns: list[str] = Field(description="Names of the fields of a bar.")
+    columns: list[str] = Field([], description="Names of the fields of a bar.")
     bars: list[list[Any]] = Field(
-        description="A bar per attempt, node and run of neighbouring devices; times in seconds "
-        "since 1970."
-    )
+        [], description="A bar per attempt, node and run of neighbouring devices; times in seconds "
+        "since 1970.",
+    )  # fmt: skip
     by: dict[str, list[dict[str, Any]]] = Field(
-        description="Jobs, mean wait, device-hours, energy, cost and carbon by `user`, `account` "
-        "and `class`; of whole jobs, modelled where they were not recorded."
-    )
+        {}, description="Jobs, mean wait, device-hours, energy, cost and carbon by `user`, "
+        "`account` and `class`; of whole jobs, modelled where they were not recorded.",
+    )  # fmt: skip
+    series: dict[str, Any] = Field(
+        {}, description="The same over time: `edges` of equal parts of the span, and for each name "
+        "devices `held` and jobs `waiting` (averages), `energy_j`, `cost`, `carbon_g` (sums).",
+    )  # fmt: skip
     jobs: int
     complete: bool = Field(description="Whether all jobs that ended in the span are in it.")
     currency: str
@@ -235,7 +257,7 @@ class StartRow(View):
 
 
 class LoadRow(View):
-    """The forecast of one series; all lists have the same length."""
+    """The forecast of one series."""
 
     series: str = Field(description="`arrivals`, `running`, `pending` or `utilisation`.")
     unit: str
@@ -245,6 +267,11 @@ class LoadRow(View):
     p05: list[float]
     p50: list[float]
     p95: list[float]
+    step_s: float = Field(0.0, description="Between two of `seen`; the last one is at `time`.")
+    seen: list[float | None] = Field([], description="What happened; null = not observed.")
+    earlier: list[dict[str, Any]] = Field(
+        [], description="Earlier forecasts, the oldest first: `time`, `ahead_s`, `p05` to `p95`."
+    )
 
 
 class Forecast(View):

@@ -44,6 +44,9 @@ PARTS = {
     "release": Part(
         "jobs.hold:release", "Let held jobs start as soon as they can.", "RELEASE_EXAMPLES"
     ),
+    "priority": Part(
+        "jobs.hold:priority", "Give jobs another priority; higher goes first.", "PRIORITY_EXAMPLES"
+    ),
     "resize": Part(
         "jobs.steer:resize",
         "Change the number of cores or GPUs of a running elastic job.",

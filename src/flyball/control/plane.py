@@ -37,6 +37,7 @@ from flyball.control.jobs.fit import FitCheck
 from flyball.control.jobs.holds import Holds
 from flyball.control.jobs.live_state import LiveState
 from flyball.control.jobs.output_guard import OutputGuard
+from flyball.control.jobs.priority import Priorities
 from flyball.control.jobs.progress import Progress
 from flyball.control.jobs.request import (
     Demand,
@@ -153,6 +154,7 @@ class Plane:
         )  # fmt: skip
         self.orders = Orders(self, inline)
         self.holds = Holds(self.live_state, self.journal, self.now_us)
+        self.priorities = Priorities(self.live_state, self.journal, self.now_us)
         self.notices = notices.Notices(folder, self.nodes_, self.journal, self.now_us)
         self.durations = Durations(self.journal.ended())
         self.recent = Recent(
@@ -352,6 +354,12 @@ class Plane:
         released = self.holds.release(jobs, who)
         self.wake()
         return released
+
+    def prioritise(self, jobs: Sequence[int], priority: float, who: str = "") -> list[int]:
+        """Give jobs another priority; return those that are active."""
+        active = self.priorities.change(jobs, priority, who)
+        self.wake()
+        return active
 
     def resize(self, job: int, devices: int, key: str = "", who: str = "") -> dict[str, Any]:
         """Resize a running elastic job; see `Orders`."""

@@ -216,6 +216,15 @@ class Released(JobEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class Prioritised(JobEvent):
+    """An active job gets another priority."""
+
+    kind = "prioritised"
+    priority: Annotated[float, "the new priority; higher goes first"]
+    who: Annotated[str | None, "who asked"] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reported(JobEvent):
     """Progress that a job reported arrived after its end was recorded."""
 
@@ -401,7 +410,7 @@ class Audited(Event):
 GROUPS: dict[str, tuple[type[Event], ...]] = {
     "The life of a job": (
         *(Submitted, Intended, Accepted, Queued, Started, Stopping, Ended, Requeued),
-        *(CancelRequested, Held, Deferred, Released, Reported, Notified),
+        *(CancelRequested, Held, Deferred, Released, Prioritised, Reported, Notified),
     ),
     "Adjustments of active jobs": (Resized, Capped, Checkpointed, Scaled, Predicted),
     "The control plane": (Opened, Decided, NodeChanged, OthersChanged, Audited),

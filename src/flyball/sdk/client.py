@@ -169,6 +169,13 @@ class Client:
         ids: list[int] = done["ids"]
         return ids
 
+    def priority(self, id: JobId, priority: float) -> list[int]:
+        """Give a job, or all of an array, another priority; return the ids of active ones."""
+        body = {"priority": priority}
+        done = self._transport.send("POST", f"/jobs/{_path(id)}/priority", body, again=True)
+        ids: list[int] = done["ids"]
+        return ids
+
     def resize(self, id: JobId, devices: int, key: str = "") -> Json:
         """Resize an elastic job to a number of devices (cores)."""
         return self._order(id, "resize", {"devices": devices}, key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,9 @@ FRESH_S = 0.9
 LEAST_OUTLOOK_S = 5.0
 OUTLOOK_SHARE = 0.01
 """Largest part of a core that forecasts for the pages may take."""
+LEAST_TODAY_S = 10.0
+TODAY_SHARE = 0.002
+"""Largest part of a core that the sums of the day may take."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,9 @@ class Feed:
         self._lock = asyncio.Lock()
         self._picture: Picture | None = None
         self._taken_s = 0.0
-        self._outlook = Outlook(0.0, {})
-        self._outlook_until_s = 0.0
-        self._forecasting = asyncio.Lock()
+        ask = bridge.plane.ask
+        self._forecast = _Slow(bridge, ask.forecast, LEAST_OUTLOOK_S, OUTLOOK_SHARE)
+        self._today = _Slow(bridge, ask.today, LEAST_TODAY_S, TODAY_SHARE)
 
     async def picture(self) -> Picture:
         """Return a picture that is at most a second old."""
@@ -83,23 +87,13 @@ class Feed:
             return self._picture
 
     async def outlook(self) -> Outlook:
-        """Return the forecasts; they are computed again as often as that is cheap.
+        """Return the forecasts; they are computed again as often as that is cheap."""
+        forecast, time_s = await self._forecast.latest()
+        return Outlook(time_s, forecast)
 
-        While they are being computed, all others get the earlier ones, once there are any.
-        """
-        is_old = time.monotonic() >= self._outlook_until_s
-        if is_old and (not self._outlook.time_s or not self._forecasting.locked()):
-            async with self._forecasting:
-                if time.monotonic() >= self._outlook_until_s:
-                    await self._forecast()
-        return self._outlook
-
-    async def _forecast(self) -> None:
-        began_s = time.monotonic()
-        forecast = await self._bridge.call(self._bridge.plane.ask.forecast)
-        self._outlook = Outlook(time.time(), forecast)
-        took_s = time.monotonic() - began_s
-        self._outlook_until_s = began_s + max(LEAST_OUTLOOK_S, took_s / OUTLOOK_SHARE)
+    async def today(self) -> dict[str, Any]:
+        """Return the energy of the day and its budgets, as `GET /today` does."""
+        return (await self._today.latest())[0]
 
     def _take(self) -> Picture:
         plane = self._bridge.plane
@@ -119,3 +113,37 @@ class Feed:
             signals=ask.signals(),
             telemetry=telemetry,
         )
+
+
+class _Slow:
+    """Keeps an answer that takes long, and computes it again as often as that is cheap.
+
+    Args:
+        ask: computes it.
+        least_s: it is kept for at least so long.
+        share: largest part of a core that it may take.
+    """
+
+    def __init__(
+        self, bridge: Bridge, ask: Callable[[], dict[str, Any]], least_s: float, share: float
+    ) -> None:
+        self._bridge, self._ask, self._least_s, self._share = bridge, ask, least_s, share
+        self._answer: dict[str, Any] = {}
+        self._time_s = self._until_s = 0.0
+        self._lock = asyncio.Lock()
+
+    async def latest(self) -> tuple[dict[str, Any], float]:
+        """Return the answer, and when it was computed.
+
+        While it is being computed, all others get the earlier one, once there is one.
+        """
+        is_old = time.monotonic() >= self._until_s
+        if is_old and (not self._time_s or not self._lock.locked()):
+            async with self._lock:
+                if time.monotonic() >= self._until_s:
+                    began_s = time.monotonic()
+                    self._answer = await self._bridge.call(self._ask)
+                    self._time_s = time.time()
+                    took_s = time.monotonic() - began_s
+                    self._until_s = began_s + max(self._least_s, took_s / self._share)
+        return self._answer, self._time_s

@@ -27,6 +27,8 @@ VIEWS = (
     ("/system", "System", "monitor_heart", "s"),
 )
 """Path, name, icon, and the key after `g` of each view."""
+PATIENCE_S = 120.0
+"""How long a page may take on a busy machine before the browser is told that it failed."""
 THEMES = {"auto": None, "light": False, "dark": True}
 HEAD = """<link rel="stylesheet" href="/static/flyball.css?v={version}">
 <script defer src="/static/flyball.js?v={version}"></script>"""

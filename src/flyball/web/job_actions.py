@@ -7,8 +7,13 @@ from typing import Any
 
 from nicegui import ui
 
-from flyball.web.frame import Page, tag
-from flyball.web.parts import attempt, button, question
+from flyball.web.frame import Page
+from flyball.web.parts import ask_number, attempt, button, question
+
+PRIORITY_HELP = "Higher goes first; a job that states none has 0"
+PRIORITIES = (-1e9, 1e9, 1)
+CAP_HELP = "Percent of its devices; 100 = no cap"
+CAP_RANGE = (5, 100, 5)
 
 
 def add_actions(page: Page, job: Mapping[str, Any]) -> None:
@@ -29,20 +34,28 @@ def add_actions(page: Page, job: Mapping[str, Any]) -> None:
 
     async def resize() -> None:
         low, high = job["elastic"] or (1, 1)
-        devices = await _number("Resize the job", f"Devices, {low} to {high}", low, high, 1)
+        devices = await ask_number(
+            "Resize the job", f"Devices, {low} to {high}", (low, high, 1), high
+        )
         if devices is not None:
             await order("resize", {"devices": round(devices)}, "It continues with the new size.")
 
     async def cap() -> None:
-        percent = await _number("Cap the job", "Percent of its devices; 100 = no cap", 5, 100, 5)
+        percent = await ask_number("Cap the job", CAP_HELP, CAP_RANGE, 100)
         if percent is not None:
             await order("cap", {"share": percent / 100}, "The cap is set.")
+
+    async def prioritise() -> None:
+        value = await ask_number("Priority of the job", PRIORITY_HELP, PRIORITIES, job["priority"])
+        if value is not None:
+            await order("priority", {"priority": value}, f"The priority is {value:g}.")
 
     elastic = "" if job["elastic"] else "the job states no range of sizes (--elastic MIN-MAX)"
     waits = "" if job["state"] == "PENDING" else "only a waiting job"
     is_held = bool(job["held"])
     hold = _order(order, "release", "It may start.") if is_held else _order(order, "hold", "Held.")
     button("Release" if is_held else "Hold", hold, "pause", "", refusal or ended or waits)
+    button("Priority", prioritise, "low_priority", "", refusal or ended)
     button("Resize", resize, "open_in_full", "", refusal or running or elastic)
     button("Cap", cap, "speed", "", refusal or running)
     save = _order(order, "checkpoint", "It saves a checkpoint between two of its steps.")
@@ -57,22 +70,3 @@ def _order(
         await order(what, {}, done)
 
     return act
-
-
-async def _number(title: str, text: str, low: float, high: float, step: float) -> float | None:
-    """Ask for a number; None if the answer is to leave it."""
-    chosen = {"value": float(high)}
-    with ui.dialog() as dialog, ui.element("div").classes("fb-card"):
-        tag("h2", title)
-        with ui.element("label").classes("fb-field"):
-            tag("span", text)
-            box = ui.element("input").classes("fb-input")
-            box.props(f'type=number min={low:g} max={high:g} step={step:g} value="{high:g}"')
-            box.on("input", lambda sent: chosen.update(value=float(sent.args or high)),
-                   js_handler="(e) => emit(Number(e.target.value))")  # fmt: skip
-        with ui.element("div").classes("fb-row").style("margin-top: 12px"):
-            button("Apply", lambda: dialog.submit(True), classes="main")
-            button("Leave it", lambda: dialog.submit(False))
-    applied = await dialog
-    dialog.delete()
-    return chosen["value"] if applied else None

@@ -9,12 +9,14 @@ from flyball.core.units import J_PER_KWH, duration_text
 from flyball.web.parts import moment
 
 US = 1e6
+SAME_S = 0.01
+"""Two records of one adjustment are at most so far apart."""
 DECIDED = ("intended", "stopping", "requeued", "resized", "capped", "held", "deferred", "released",
-           "cancel_requested", "checkpointed", "moved")  # fmt: skip
+           "prioritised", "cancel", "checkpointed")  # fmt: skip
 WORDS = {
     "intended": "start", "stopping": "stop", "requeued": "back to the queue", "resized": "resize",
     "capped": "cap", "held": "hold", "deferred": "defer", "released": "release",
-    "cancel_requested": "cancel", "checkpointed": "checkpoint",
+    "prioritised": "priority", "checkpointed": "checkpoint",
 }  # fmt: skip
 
 
@@ -65,8 +67,14 @@ def timeline_options(
     }  # fmt: skip
 
 
-def changes_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return what was decided or ordered about a job, newest first: when, what, why, gain."""
+def changes_of(
+    events: Sequence[Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str, str, str, str]]:
+    """Return what was decided or ordered about a job, newest first: when, what, why, gains.
+
+    Args:
+        measured: adjustments as its receipt lists them, some with their measured gain.
+    """
     rows = []
     for event in reversed(events):
         kind = event["kind"]
@@ -80,10 +88,15 @@ def changes_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str,
             what += f" to {event['devices']}"
         elif kind == "capped":
             what += f" at {event['share']:.0%}"
-        gain = event.get("gain")
+        elif kind == "prioritised":
+            what += f" {event['priority']:g}"
+        at_s, gain = event["time_us"] / US, event.get("gain")
+        entry = next((row for row in measured if abs(row["time"] - at_s) < SAME_S), {})
+        after = entry.get("measured")
         rows.append(
-            (moment(event["time_us"] / US), what, _why(event), f"{gain:.3g}" if gain else "")
-        )
+            (moment(at_s), what, _why(event), f"{gain:.3g}" if gain else "",
+             f"{after:+.1%} speed" if after is not None else "")
+        )  # fmt: skip
     return rows
 
 

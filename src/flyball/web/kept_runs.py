@@ -50,6 +50,11 @@ class KeptRuns:
             return None
         return run
 
+    def remove(self, number: int) -> None:
+        """Remove a kept answer, if it is there."""
+        if self._folder is not None:
+            (self._folder / f"{number}.json").unlink(missing_ok=True)
+
     def latest(self) -> list[dict[str, Any]]:
         """Return the latest answers, newest first."""
         runs = (self.get(number) for number in reversed(self._numbers()[-SHOWN:]))

@@ -55,7 +55,7 @@ class Tile:
     """A figure with its name and a remark."""
 
     def __init__(self, name: str) -> None:
-        with ui.element("div").classes("fb-tile"):
+        with ui.element("div").classes("fb-tile") as self._box:
             tag("div", name, "name")
             self._value: Tag = tag("div", "-", "value")  # type: ignore[assignment]
             self._more: Tag = tag("div", " ", "more")  # type: ignore[assignment]
@@ -64,6 +64,33 @@ class Tile:
         """Show a figure."""
         self._value.set_text(value)
         self._more.set_text(more or " ")
+
+    def explain(self, text: str) -> None:
+        """Say how the figure was computed, where the pointer rests on it and to screen readers."""
+        if self._box.props.get("title") != text:
+            self._box.props["title"] = text
+            self._box.update()
+
+
+class Meter:
+    """A bar that says how much of something is used, with the figures in words."""
+
+    def __init__(self, name: str) -> None:
+        with ui.element("div").classes("fb-meter"):
+            tag("span", name, "name")
+            self._box = ui.element("div").classes("bar").props("role=meter aria-valuemin=0")
+            self._box.props(f'aria-valuemax=100 aria-label="{name}"')
+            with self._box:
+                self._bar = ui.element("div")
+            self._text: Tag = tag("span", "")  # type: ignore[assignment]
+
+    def set(self, text: str, part: float) -> None:
+        """Show how much is used, as words and as a part of what there is."""
+        percent = round(100 * min(1.0, max(0.0, part)))
+        over = " (over it)" if part > 1 else ""
+        self._text.set_text(f"{text}, {part:.0%}{over}")
+        self._bar.style(f"width: {percent}%").classes(replace="over" if part > 1 else "")
+        self._box.props(f'aria-valuenow={percent} aria-valuetext="{text}"')
 
 
 def table(
@@ -168,6 +195,36 @@ async def question(title: str, text: str, yes: str) -> bool:
     answer = await dialog
     dialog.delete()
     return bool(answer)
+
+
+async def ask_number(
+    title: str, text: str, bounds: tuple[float, float, float], value: float
+) -> float | None:
+    """Ask for a number; None if the answer is to leave it.
+
+    Args:
+        bounds: least, most, and the step of the arrows.
+        value: shown at first.
+    """
+    low, high, step = bounds
+    chosen = {"value": float(value)}
+    with ui.dialog() as dialog, ui.element("div").classes("fb-card").props("role=dialog") as card:
+        card.props["aria-label"] = title
+        tag("h2", title)
+        with ui.element("label").classes("fb-field"):
+            tag("span", text)
+            box = ui.element("input").classes("fb-input")
+            box.props(f"type=number name=number min={low:g} max={high:g} step={step:g}")
+            box.props(f'value="{value:g}" autofocus')
+            box.on("input", lambda sent: chosen.update(value=float(sent.args)),
+                   js_handler="(e) => e.target.value && emit(Number(e.target.value))")  # fmt: skip
+            box.on("keydown.enter", lambda: dialog.submit(True))
+        with ui.element("div").classes("fb-row").style("margin-top: 12px"):
+            button("Apply", lambda: dialog.submit(True), classes="main")
+            button("Leave it", lambda: dialog.submit(False))
+    applied = await dialog
+    dialog.delete()
+    return min(high, max(low, chosen["value"])) if applied else None
 
 
 async def attempt(act: Callable[[], Awaitable[Any]], done: str = "") -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flyball.control.ask.start_bands import Edges, StartBands
+from flyball.control.ask.start_bands import CALIBRATED, Edges, StartBands, rank_of
 from flyball.core.errors import BadInput
 
 
@@ -117,3 +117,28 @@ def test_a_bad_file_is_ignored(tmp_path: Path, text: str) -> None:
 def test_invalid_values_are_refused() -> None:
     with pytest.raises(BadInput, match="start times"):
         StartBands.of({"version": 1, "common": [math.nan, 0.0], "own": [], "outcomes": []})
+
+
+def test_calibration_at_all_levels() -> None:
+    """Waits drawn from what the forecasts say hold as often as promised; overdue ones do not."""
+    bands = StartBands()
+    edges = Edges(600.0, 1800.0)
+    assert rank_of(edges, 600.0) == pytest.approx(0.5)
+    assert rank_of(edges, 1800.0) == pytest.approx(0.9)
+    assert rank_of(Edges(0.0, 0.0), 5.0) == 1.0
+    for at in range(99):  # evenly over all levels
+        bands.ranks.append((at + 0.5) / 99)
+    rows = bands.calibration(0.0)
+    assert [level for level, _share, _count in rows] == list(CALIBRATED)
+    assert all(abs(level - share) < 0.02 for level, share, _count in rows)
+    assert StartBands.of(bands.as_dict()).ranks == bands.ranks
+    bands.expect(1, edges, 0.0)
+    corrected = bands.correct(edges)
+    after = bands.calibration(corrected.p90_s * 1.01)
+    assert [count for _level, _share, count in after] == [100] * 10 + [99]
+
+
+def test_a_file_of_an_earlier_version_has_no_ranks() -> None:
+    values = StartBands().as_dict()
+    del values["ranks"]
+    assert not StartBands.of(values).ranks

@@ -206,7 +206,8 @@ def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
     beside.receive({"status": {"time": 5.0}})
     with pytest.raises(Exception, match="start times"):
         beside.receive({"bands": {"version": 99}})
-    assert beside.forecasts()["loads"] == [{"series": "pending", "mean": [1.0]}]
+    said = {"series": "pending", "mean": [1.0], "earlier": []}
+    assert beside.forecasts()["loads"] == [said]
     assert beside.forecasts()["predictions"]["time"] == 5.0
     keeper = rig.plane.worker_process(WORKER_COMMAND)
     load = {"levels": [0.5], "quantiles": [[2.0]], "mean": [2.0], "step_s": 60.0}
@@ -214,6 +215,17 @@ def test_what_was_said_stays_when_nonsense_follows(tmp_path: Path) -> None:
     outlook = rig.plane.decider.outlook
     assert outlook.load is not None and outlook.load.at(0.5, 60.0) == 2.0
     assert beside.forecasts()["predictions"]["worker"] == keeper.state()
+
+
+def test_earlier_forecasts_are_kept_some_time_apart(tmp_path: Path) -> None:
+    beside = Rig(tmp_path).plane.worker
+    band = {"series": "pending", "p05": [0.0], "p50": [1.0], "p95": [2.0], "ahead_s": [3600.0]}
+    for minute in range(60):
+        beside.receive({"loads": [{**band, "time": 60.0 * minute}]})
+    (row,) = beside.forecasts()["loads"]
+    times = [earlier["time"] for earlier in row["earlier"]]
+    assert row["time"] == 3540.0
+    assert times == [720.0, 1440.0, 2160.0, 2880.0]
 
 
 # Fits --------------------------------------------------------------------------------------

@@ -49,6 +49,22 @@ def test_a_budget_needs_its_signal_and_none_is_none() -> None:
         day_budget(Limits(carbon_kg_per_day=5.0), (FLAT, None))
 
 
+def test_an_empty_cluster_draws_what_its_idle_nodes_do(tmp_path: Path) -> None:
+    """The account goes on before the first job comes, and after the last one has gone."""
+    rig = Rig(tmp_path, nodes=NODES, prices=Prices(limits=Limits(power_w=1e9)))
+    budget = rig.plane.decider.budget
+    assert budget is not None
+    rig.pass_s(90)
+    empty_w = budget.account(rig.now)["drawn_w"]
+    assert empty_w > 0
+    job = rig.submit(gpus=4, estimate_s=1000.0)
+    rig.pass_s(1)
+    assert budget.account(rig.now)["drawn_w"] > empty_w
+    rig.plane.cancel(job)
+    rig.pass_s(90)
+    assert budget.account(rig.now)["drawn_w"] == pytest.approx(empty_w)
+
+
 def drawn_by_one_job(folder: Path) -> float:
     """Return what the cluster draws with one of the jobs below."""
     folder.mkdir()

@@ -32,7 +32,10 @@ def test_every_record_reads_and_writes_as_it_was(folder: Path) -> None:
     with History(folder / "journal.db") as history:
         records = [record for _seq, record in history.records(limit=10_000)]
     assert [event_of(record).as_dict() for record in records] == records
-    later = {"reported", "notified", "node", "others", "deferred", "accepted", "queued"}
+    later = {
+        *("reported", "notified", "node", "others", "deferred", "accepted", "queued"),
+        "prioritised",
+    }
     assert {record["kind"] for record in records} == CLASSES.keys() - later
     assert any("adjusted" in record and record["forecast"] is None for record in records)
     assert any("adjusted" in record and record["forecast"] for record in records)

@@ -24,9 +24,11 @@ from flyball.api.views import (
     Nodes,
     Queue,
     Signals,
+    Today,
 )
 from flyball.control.access.roles import Right
 from flyball.control.ask.active_pages import QueueQuery
+from flyball.control.ask.queries import HISTORY_PARTS
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"], dependencies=needs(Right.READ))
 
@@ -106,8 +108,18 @@ async def decisions(request: Request, query: Annotated[DecisionsQuery, Query()])
 async def history(request: Request, query: Annotated[HistoryQuery, Query()]) -> Response:
     """Return what ran where within a span, and what it came to by user, account and class."""
     bridge = bridge_of(request)
+    parts = HISTORY_PARTS if query.part == "all" else frozenset((query.part,))
     ask = bridge.plane.ask
-    return json_response(await bridge.call(ask.history, query.since, query.until, query.limit))
+    return json_response(
+        await bridge.call(ask.history, query.since, query.until, query.limit, parts)
+    )
+
+
+@router.get("/today", response_model=Today, responses=USUAL)
+async def today(request: Request, query: NoParameters) -> Response:
+    """Return the energy since midnight UTC, and what was used of the budgets."""
+    bridge = bridge_of(request)
+    return json_response(await bridge.call(bridge.plane.ask.today))
 
 
 @router.get("/events", response_model=Events, responses={**STREAM, **USUAL})

@@ -1,4 +1,4 @@
-"""Routes that steer jobs: hold and release, resize, cap, checkpoint."""
+"""Routes that steer jobs: hold and release, priority, resize, cap, checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from flyball.api.bridge import bridge_of, json_response
 from flyball.api.callers import caller_of, check_change, forbidden, key_of, needs, who_of
-from flyball.api.models import CAP, HOLD, RESIZE
+from flyball.api.models import CAP, HOLD, PRIORITY, RESIZE
 from flyball.api.problems import documented
 from flyball.api.routes.jobs import (
     JobId,
@@ -114,3 +114,22 @@ async def release(request: Request, job: JobId, query: NoParameters) -> Response
             )
     ids = [task.id for task in tasks]
     return json_response({"ids": await bridge.call(bridge.plane.release, ids, who_of(request))})
+
+
+@router.post(
+    "/jobs/{job}/priority",
+    response_model=Held,
+    responses=WITH_BODY,
+    openapi_extra=body_schema("PriorityIn"),
+)
+async def priority(request: Request, job: JobId, query: NoParameters) -> Response:
+    """Give an active job another priority. An array's id means all its tasks."""
+    bridge = bridge_of(request)
+    order = checked(PRIORITY, await read_json(request))
+    tasks = await find_jobs(bridge, job)
+    check_change(request, tasks)
+    ids = [task.id for task in tasks]
+    prioritise = bridge.plane.prioritise
+    return json_response(
+        {"ids": await bridge.call(prioritise, ids, order["priority"], who_of(request))}
+    )

@@ -1,4 +1,4 @@
-"""`flyball hold` keeps waiting jobs from starting, `flyball release` lets them start."""
+"""`flyball hold` keeps jobs from starting, `release` lets them start, `priority` moves them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ Examples:
   flyball release 12_3 14 --json
 \b
 A job that was submitted with --begin still waits for its time.
+"""
+
+PRIORITY_EXAMPLES = """\b
+Examples:
+  flyball priority 12 5
+  flyball priority 12_3 14 -- -1           (negative: after all others)
+\b
+Higher goes first; a job that states none has 0. The number of an array means all its tasks.
 """
 
 Jobs = Annotated[
@@ -60,6 +68,22 @@ def release(jobs: Jobs, as_json: AsJson = False, state: State = None) -> None:
     for number, released in done.items():
         if not released:
             note(f"{number} was not held")
+
+
+def priority(
+    jobs: Jobs,
+    number: Annotated[float, typer.Argument(metavar="PRIORITY", help="Higher goes first.")],
+    as_json: AsJson = False,
+    state: State = None,
+) -> None:
+    """Give waiting or running jobs another priority."""
+    numbers = [job_id(job) for job in jobs]
+    with connected(state) as client:
+        ids = [changed for job in numbers for changed in client.priority(job, number)]
+    if as_json:
+        print_json({"ids": ids, "priority": number})
+    else:
+        note(f"priority {number:g}: {', '.join(map(str, ids))}")
 
 
 def held_text(job: Job, now: float) -> str:

@@ -39,6 +39,12 @@ KEPT = 1000
 VERSION = 1
 
 
+SCORE_90 = 1.2815515655446004
+"""Normal score of the quantile 0.9."""
+CALIBRATED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Levels at which calibration is reported."""
+
+
 class Edges(NamedTuple):
     """Holds the seconds within which half of the jobs, and nine of ten, start."""
 
@@ -63,12 +69,14 @@ class StartBands:
         common: the shift of each edge in log units.
         by_class: the same for each class of horizon, added to it.
         outcomes: for each edge, whether it held in the latest forecasts.
+        ranks: for the latest jobs that started, the level of their forecast at which they did.
     """
 
     def __init__(self) -> None:
         self.common = [0.0] * len(LEVELS)
         self.by_class = [[0.0] * len(LEVELS) for _ in range(len(BOUNDS_S) + 1)]
         self.outcomes: list[deque[bool]] = [deque(maxlen=KEPT) for _ in LEVELS]
+        self.ranks: deque[float] = deque(maxlen=KEPT)
         self._open: dict[Hashable, _OpenForecast] = {}
         self._due: list[tuple[float, int, int, Hashable]] = []
         self._count = 0
@@ -113,6 +121,7 @@ class StartBands:
         self.advance(start_s)
         forecast = self._open.pop(job, None)
         if forecast is not None:
+            self.ranks.append(round(rank_of(forecast.edges, start_s - forecast.at_s), 4))
             for at, edge_s in enumerate(forecast.edges):
                 if not forecast.decided[at]:
                     self._learn(forecast, at, kept=start_s - forecast.at_s <= edge_s)
@@ -136,6 +145,22 @@ class StartBands:
             sum(outcomes) / len(outcomes) if outcomes else math.nan for outcomes in self.outcomes
         ]
 
+    def calibration(self, now_s: float) -> list[tuple[float, float, int]]:
+        """Return level, share of the forecasts in which it held, and their number.
+
+        Levels between and beyond the two edges are those of the lognormal distribution through
+        both. A job that waits counts as soon as it has waited longer than a level promised.
+        """
+        open_ranks = [rank_of(one.edges, now_s - one.at_s) for one in self._open.values()]
+        rows = []
+        for level in CALIBRATED:
+            overdue = sum(rank > level for rank in open_ranks)
+            count = len(self.ranks) + overdue
+            if count:
+                held = sum(rank <= level for rank in self.ranks)
+                rows.append((level, held / count, count))
+        return rows
+
     @property
     def waiting(self) -> int:
         """Return the number of jobs that were forecast and have not started."""
@@ -146,7 +171,10 @@ class StartBands:
     def as_dict(self) -> dict[str, Any]:
         """Return the state as JSON values, without open forecasts."""
         kept = [[int(outcome) for outcome in outcomes] for outcomes in self.outcomes]
-        return {"version": VERSION, "common": self.common, "own": self.by_class, "outcomes": kept}
+        return {
+            "version": VERSION, "common": self.common, "own": self.by_class, "outcomes": kept,
+            "ranks": list(self.ranks),
+        }  # fmt: skip
 
     @classmethod
     def of(cls, values: Any) -> StartBands:
@@ -166,6 +194,8 @@ class StartBands:
             bands.by_class = by_class
             for mine, kept in zip(bands.outcomes, values["outcomes"], strict=True):
                 mine.extend(bool(outcome) for outcome in kept)
+            ranks = values.get("ranks", [])  # not in files of an earlier version
+            bands.ranks.extend(_numbers(ranks, len(ranks)))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"no correction of start times ({error})", "remove the file") from None
         return bands
@@ -183,6 +213,15 @@ class StartBands:
             return cls.of(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, BadInput):
             return cls()
+
+
+def rank_of(edges: Edges, wait_s: float) -> float:
+    """Return the level at which a forecast places a wait, by the lognormal through its edges."""
+    middle, upper = math.log(edges.p50_s + FLOOR_S), math.log(edges.p90_s + FLOOR_S)
+    gap = math.log(max(0.0, wait_s) + FLOOR_S) - middle
+    if upper <= middle:
+        return 0.0 if gap <= 0.0 else 1.0
+    return 0.5 * math.erfc(-gap / (upper - middle) * SCORE_90 / math.sqrt(2.0))
 
 
 def _class_of(raw: Edges) -> int:

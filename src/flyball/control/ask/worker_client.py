@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from flyball.control.journal.tickets import Ticket
 from flyball.core.forecast import Outlook, outlook_from_json
 from flyball.core.learning import Message
 
+EARLIER = 4
+"""Earlier forecasts of a series that are kept."""
+EARLIER_APART = 0.2
+"""Least time between two of them, as a part of how far they look ahead."""
 NO_WORKER = "nothing is forecast: this control plane has no worker"
 NO_MESSAGE = "the worker has not said anything yet"
 
@@ -42,6 +47,7 @@ class WorkerClient:
         self._record = {"runs": record_runs, "scaled": record_scalings}
         self.loads: list[dict[str, Any]] = []
         self.status: dict[str, Any] = {}
+        self._earlier: dict[str, deque[dict[str, Any]]] = {}
         self.steps = ReportedSteps()
         self.state_of_process: Callable[[], dict[str, Any]] | None = None
         self.wake: Callable[[], None] = lambda: None
@@ -57,15 +63,27 @@ class WorkerClient:
         if "bands" in message:
             self._forecaster.bands = StartBands.of(message["bands"])
         if "loads" in message:
+            self._keep_earlier()
             self.loads = list(message["loads"])
         if "outlook" in message:
             self.on_outlook(outlook_from_json(message["outlook"]))
         if "status" in message:
             self.status = dict(message["status"])
 
+    def _keep_earlier(self) -> None:
+        """Keep forecasts that are about to be replaced, so that they can be compared."""
+        for row in self.loads:
+            kept = self._earlier.setdefault(row["series"], deque(maxlen=EARLIER))
+            if not kept or row["time"] - kept[-1]["time"] >= EARLIER_APART * row["ahead_s"][-1]:
+                names = ("time", "ahead_s", "p05", "p50", "p95")
+                kept.append({name: row[name] for name in names})
+
     def forecasts(self) -> dict[str, Any]:
         """Return forecasts of load, and how good predictions have been, as the API shows them."""
         running = self.state_of_process
         note = "" if self.status else NO_MESSAGE if running else NO_WORKER
         worker = running() if running else {}
-        return {"loads": self.loads, "predictions": {**self.status, "note": note, "worker": worker}}
+        loads = [
+            {**row, "earlier": list(self._earlier.get(row["series"], ()))} for row in self.loads
+        ]
+        return {"loads": loads, "predictions": {**self.status, "note": note, "worker": worker}}

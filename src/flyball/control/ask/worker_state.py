@@ -212,7 +212,11 @@ class WorkerState:
             "time": self._now_us() / US_PER_S,
             "seen": self._seen,
             **self.learner.status(),
-            "starts": {**starts, "waiting": self.bands.waiting},
+            "starts": {
+                **starts,
+                "waiting": self.bands.waiting,
+                "calibration": self.bands.calibration(self._now_us() / US_PER_S),
+            },
         }
 
     def close(self) -> None:

@@ -108,21 +108,28 @@ class DayBudget:
             limit_w = min(limit_w, self.limits.power_w)
         return float(max(LEAST_W, limit_w)) if np.isfinite(limit_w) else 0.0
 
+    def account(self, now_us: int) -> dict[str, float]:
+        """Return what the day has cost by now and what is drawn, and change nothing."""
+        spent = self._spent_by(now_us)
+        return {MONEY: spent.money, CARBON: spent.carbon_g, DRAWN: self._drawn_w}
+
     def _advance(self, now_us: int) -> None:
         """Add what was drawn since the last time; at midnight the account begins anew."""
-        if self._since_us < 0:
-            self._since_us = now_us
-        begin_us = self._since_us
+        self._spent = self._spent_by(now_us)
+        self._since_us = max(self._since_us, now_us)
+
+    def _spent_by(self, now_us: int) -> _Spent:
+        """Return what the day has cost by an instant."""
+        spent, begin_us = self._spent, self._since_us if self._since_us >= 0 else now_us
         midnight_us = now_us - now_us % DAY_US
         if begin_us < midnight_us:
-            begin_us, self._spent = midnight_us, _Spent()
-        self._since_us = max(begin_us, now_us)
+            begin_us, spent = midnight_us, _Spent()
         kwh_per_us = self._drawn_w / US_PER_S / J_PER_KWH
         money, carbon_g = (
             kwh_per_us * signal.integral(begin_us, now_us) if signal is not None else 0.0
             for signal in self._signals
         )
-        self._spent = _Spent(self._spent.money + money, self._spent.carbon_g + carbon_g)
+        return _Spent(spent.money + money, spent.carbon_g + carbon_g)
 
 
 def day_budget(limits: Limits, signals: tuple[Signal | None, Signal | None]) -> DayBudget | None:

@@ -45,6 +45,8 @@ from flyball.core.knobs import Knobs, Preempt
 from flyball.core.records import Records
 from flyball.core.signals import Signal
 from flyball.core.units import US_PER_S, to_us
+from flyball.physics import catalogue
+from flyball.physics.power import host_w
 from flyball.predict.signals import signal_outlook
 from flyball.twin.live import Snapshot, View
 
@@ -179,9 +181,13 @@ class Decider:
 
     def _note_draw(self, view: View, now_us: int) -> None:
         """Note what the cluster draws though there is nothing to decide."""
-        if self.budget is not None:
-            state = Snapshot(self.cluster, view, self.knobs, now_us).state
-            self.budget.drew(float(state.clock[0].power_w), now_us)
+        if self.budget is None:
+            return
+        if not len(view.workload):  # no snapshot is made of nothing
+            self.budget.drew(idle_draw_w(self.cluster), now_us)
+            return
+        state = Snapshot(self.cluster, view, self.knobs, now_us).state
+        self.budget.drew(float(state.clock[0].power_w), now_us)
 
     def follow_lead(self, now_us: int) -> None:
         """Take the knobs and tuners of the leading pathway, if the cluster follows pathways."""
@@ -306,6 +312,15 @@ def taken_rows(others: Mapping[int, tuple[int, int, int]]) -> npt.NDArray[np.int
     """Return what others have of nodes as rows of a view."""
     rows = [[node, *part] for node, part in sorted(others.items())]
     return np.array(rows, np.int64).reshape(len(rows), 4)
+
+
+def idle_draw_w(cluster: Cluster) -> float:
+    """Return what a cluster draws while no job runs."""
+    described = [(group, catalogue.get(group.device)) for group in cluster.groups]
+    return sum(
+        group.count * (host_w(device, group.devices) + group.devices * device.idle_w)
+        for group, device in described
+    )
 
 
 def signal_values(signals: tuple[Signal | None, Signal | None], now_us: int) -> dict[str, float]:

@@ -25,6 +25,7 @@ from flyball.control.decide.name_codes import NameCodes
 from flyball.control.jobs.adjustments import TUNED, held_since_us, share_of, size_of
 from flyball.control.jobs.holds import is_held
 from flyball.control.jobs.live_state import PREDICTION
+from flyball.control.jobs.priority import PRIORITY
 from flyball.control.jobs.request import Demand, can_hold
 from flyball.control.jobs.scaling import model_of, time_factor
 from flyball.core.cluster import MAX_DEVICES_PER_NODE
@@ -150,7 +151,7 @@ class JobColumns:
 
     def _changes_slot(self, job: Job) -> bool:
         """Whether the state of a job changes more of its slot than its times."""
-        if TUNED in job.values or SCALING in job.values:
+        if TUNED in job.values or SCALING in job.values or PRIORITY in job.values:
             return True
         return PREDICTION in job.values and (self._spreads or not job.spec.estimate_s)
 

@@ -108,7 +108,8 @@ class Verifier:
         for seq, event in ready:
             self._live_state.absorb(seq, self._live_state.fold([event]), [event])
 
-    def _check(self, event: Decided) -> None:
+    def _seen_by(self, event: Decided) -> tuple[Decider, View, Any]:
+        """Return the decider, the view that a decision was made from, and the ids of its jobs."""
         if self._decider is None:
             why = f"decision {event.number} comes before any control plane began"
             raise BadInput(f"the journal is damaged ({why})", "restore a backup")
@@ -117,12 +118,15 @@ class Verifier:
         unrecorded = [waiting for _seq, waiting in self._waiting[first:]]
         changes = self._live_state.fold(unrecorded)
         view, ids = self._decider.view_after(unrecorded, changes)
-        view = view.at_prices(event.signals or {})
         if event.pathway:
             self._decider.follow(event.pathway)
+        return self._decider, view.at_prices(event.signals or {}), ids
+
+    def _check(self, event: Decided) -> None:
+        decider, view, ids = self._seen_by(event)
         if event.learned:
             self._check_choice(view, event)
-        snapshot, plan, digest = self._decider.make(view, ids, event.time_us, event.is_round)
+        snapshot, plan, digest = decider.make(view, ids, event.time_us, event.is_round)
         self.verdict.decisions += 1
         self.verdict.actions += len(event.plan) + len(event.adjusted or ())
         if digest != event.digest:
@@ -134,7 +138,7 @@ class Verifier:
                 self.verdict.outdated[name] = self.verdict.outdated.get(name, 0) + 1
         elif event.adjusted is not None:
             outlook = outlook_from_json(event.forecast)
-            if self._decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
+            if decider.adjust(snapshot, ids, outlook) != _plain(event.adjusted):
                 self.verdict.differing.append((event.number, "what tuners made of it"))
 
     def _check_choice(self, view: View, event: Decided) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flyball.control.jobs import adjustments, holds, scaling, usage
+from flyball.control.jobs import adjustments, holds, priority, scaling, usage
 from flyball.control.jobs.ended import FinalStates
 from flyball.core.events import (
     Accepted,
@@ -34,6 +34,7 @@ from flyball.core.events import (
     Opened,
     OthersChanged,
     Predicted,
+    Prioritised,
     Queued,
     Released,
     Requeued,
@@ -55,7 +56,7 @@ QUEUED = "queued"
 """Key in a job's values: why its attempt does not run yet, as [`queued` or `unknown`, reason]."""
 WISHES = {
     *(Opened, Submitted, CancelRequested, NodeChanged, OthersChanged, Predicted, Resized),
-    *(Held, Released),
+    *(Held, Released, Prioritised),
 }
 """Events that call for a new decision."""
 
@@ -352,6 +353,7 @@ FOLDS: dict[type[JobEvent], Callable[[Job, Any], Job]] = {
     Held: holds.held,
     Deferred: holds.deferred,
     Released: holds.released,
+    Prioritised: priority.prioritised,
     Resized: adjustments.resized,
     Capped: adjustments.capped,
     Scaled: scaling.scaled,

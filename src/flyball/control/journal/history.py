@@ -73,9 +73,9 @@ class History:
         """Return the final state of every ended job."""
         return self._read(sql.final_states)
 
-    def ended(self, limit: int = 1000) -> list[Job]:
-        """Return the jobs that ended last, the latest first."""
-        return self._read(sql.ended, limit)
+    def ended(self, limit: int = 1000, since_us: int = 1) -> list[Job]:
+        """Return the jobs that ended last, at `since_us` or later, the latest first."""
+        return self._read(sql.ended, limit, since_us)
 
     def ended_with_targets(self, since_us: int) -> list[Job]:
         """Return jobs with notification targets that ended since then, the earliest end first."""

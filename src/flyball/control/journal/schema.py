@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
 )
 
+from flyball.control.jobs.priority import in_force
 from flyball.core.errors import BadInput
 from flyball.core.events import Decided, Event, Submitted, event_of
 from flyball.core.jobs import DEFAULTS, Job, JobSpec, JobState, Row, SpecValues
@@ -225,7 +226,7 @@ def job_of(row: RowMapping) -> Job:
     """Return the job of a row of `jobs`."""
     with _reading("job", row["id"]):
         state = JobState(row["state"])
-        return Job(
+        job = Job(
             **{name: row[name] for name in _PLAIN_COLUMNS},
             submit_us=row["submit_us"],
             spec=_spec_of(json.loads(row["spec"]), state, row["id"]),
@@ -233,6 +234,7 @@ def job_of(row: RowMapping) -> Job:
             rows=tuple(Row(*pair) for pair in json.loads(row["rows"])),
             values=json.loads(row["values"]),
         )
+    return in_force(job)
 
 
 def _spec_of(values: dict[str, Any], state: JobState, job: int) -> JobSpec:

@@ -177,9 +177,10 @@ def active(connection: Connection) -> list[Job]:
     return _jobs(connection, select(jobs).where(jobs.c.state.in_(ACTIVE)).order_by(jobs.c.id))
 
 
-def ended(connection: Connection, limit: int) -> list[Job]:
-    """Return the jobs that ended last, the latest first."""
-    over = select(jobs).where(jobs.c.end_us > 0).order_by(jobs.c.end_us.desc(), jobs.c.id.desc())
+def ended(connection: Connection, limit: int, since_us: int = 1) -> list[Job]:
+    """Return the jobs that ended last, at `since_us` or later, the latest first."""
+    over = select(jobs).where(jobs.c.end_us >= since_us)
+    over = over.order_by(jobs.c.end_us.desc(), jobs.c.id.desc())
     return _jobs(connection, over.limit(limit))
 
 

@@ -148,11 +148,14 @@ class LoadSeries:
         except BadInput:
             return None
         steps = len(forecast.mean)
+        seen = self._ahead.series.values[-steps:]
         at = np.unique(np.rint(np.linspace(0, steps - 1, min(steps, MAX_STEPS_SENT))).astype(int))
         return {
             "series": self.kind.name,
             "unit": self.kind.unit,
             "time": self._end_s,
+            "step_s": forecast.step_s,
+            "seen": [round(value, 3) if math.isfinite(value) else None for value in seen.tolist()],
             "ahead_s": ((at + 1) * forecast.step_s).tolist(),
             "mean": forecast.mean[at].tolist(),
             **{

@@ -66,7 +66,8 @@ export default {
         nameTextStyle: { color: ink }, splitLine: { lineStyle: { color: line } } };
       const options = resolved(this.latest, style);
       const axes = (given) => (Array.isArray(given) ? given : [given]).map((a) => ({ ...axis, ...a,
-        axisLabel: { ...axis.axisLabel, hideOverlap: true, ...a.axisLabel } }));
+        axisLabel: { ...axis.axisLabel, hideOverlap: true, ...a.axisLabel },
+        nameTextStyle: { ...axis.nameTextStyle, ...a.nameTextStyle } }));
       if (options.xAxis) options.xAxis = axes(options.xAxis);
       if (options.yAxis) options.yAxis = axes(options.yAxis);
       if (options.legend) options.legend = { textStyle: { color: ink }, icon: "roundRect", ...options.legend };

@@ -34,7 +34,7 @@ export default {
   },
   methods: {
     async load(since, until) {
-      const answer = await fetch(`/api/v1/history?since=${since}&until=${until}&limit=20000`, { cache: "no-store" });
+      const answer = await fetch(`/api/v1/history?since=${since}&until=${until}&limit=20000&part=bars`, { cache: "no-store" });
       if (!answer.ok) return;
       this.set(await answer.json(), since, until || Date.now() / 1000);
     },

@@ -60,6 +60,7 @@ export default {
         } else row.textContent = line || " ";
         parts.append(row);
       }
+      if (!shown.length && this.ended) { const none = document.createElement("div"); none.className = "cut"; none.textContent = "It printed nothing."; parts.append(none); }
       box.replaceChildren(parts);
       if (this.follow) box.scrollTop = box.scrollHeight;
       this.status = wanted ? `${hits} lines contain it` : this.ended ? `${shown.length} lines, ended` : `${shown.length} lines, live`;

@@ -26,25 +26,25 @@ export default {
     AgGrid.ModuleRegistry.registerModules([AgGrid.AllCommunityModule]);
     const text = (field, headerName, more) => ({ field, headerName, filter: "agTextColumnFilter", ...more });
     const number = (field, headerName, more) => ({ field, headerName, filter: "agNumberColumnFilter",
-      type: "rightAligned", ...more });
+      type: "rightAligned", suppressHeaderFilterButton: true, ...more });
     const now = () => Date.now() / 1000;
     const narrow = window.innerWidth < 700;
     const columns = [
-      text("label", "Job", { width: 92, pinned: narrow ? null : "left", comparator: (a, b, x, y) => x.data.id - y.data.id,
+      text("label", "Job", { width: 84, suppressHeaderFilterButton: true, pinned: narrow ? null : "left", comparator: (a, b, x, y) => x.data.id - y.data.id,
         cellRenderer: (p) => { const a = document.createElement("a"); a.href = `/jobs/${p.data.id}`; a.textContent = p.value; a.tabIndex = -1; return a; } }),
       text("name", "Name", { flex: 2, minWidth: 130 }),
-      text("state", "State", { width: 118, valueFormatter: (p) => `${ICONS[p.value] || ""} ${p.data.held ? "held" : p.value.toLowerCase()}` }),
+      text("state", "State", { width: 116, valueFormatter: (p) => `${ICONS[p.value] || ""} ${p.data.held ? "held" : p.value.toLowerCase()}` }),
       text("user", "User", { width: 100, hide: narrow }),
-      number("size", "Devices", { width: 118, valueGetter: (p) => p.data.gpus || p.data.cpus,
+      number("size", "Devices", { width: 92, valueGetter: (p) => p.data.gpus || p.data.cpus,
         valueFormatter: (p) => `${p.value} ${p.data.gpus ? "GPU" : "core"}${p.value === 1 ? "" : "s"}` }),
-      { colId: "start", headerName: "Expected start", minWidth: narrow ? 150 : 230, flex: 2, filter: "agNumberColumnFilter",
+      { colId: "start", headerName: "Starts in, or runs on", minWidth: narrow ? 150 : 200, flex: 2, filter: "agNumberColumnFilter",
         valueGetter: (p) => p.data.state === "PENDING" ? this.starts.get(p.data.id)?.[0] ?? null : -1,
         cellRenderer: (p) => this.bar(p) },
-      text("reason", "Why it waits", { width: 165, hide: narrow, valueFormatter: (p) => p.value || "" }),
-      number("waited", "Waited", { width: 112, hide: narrow, valueGetter: (p) => (p.data.start_time ?? now()) - p.data.submit_time, valueFormatter: (p) => span(p.value) }),
-      number("ran", "Ran", { width: 96, hide: narrow, valueGetter: (p) => p.data.state === "PENDING" ? null : now() - p.data.start_time, valueFormatter: (p) => span(p.value) }),
-      number("priority", "Priority", { width: 118, hide: true }), text("class", "Class", { hide: true }), text("tenant", "Account", { hide: true }),
-      text("node", "Node", { width: 120, hide: narrow }),
+      text("reason", "Why it waits", { width: 148, hide: narrow, valueFormatter: (p) => p.value || "" }),
+      number("waited", "Waited", { width: 82, hide: narrow, valueGetter: (p) => (p.data.start_time ?? now()) - p.data.submit_time, valueFormatter: (p) => span(p.value) }),
+      number("ran", "Ran", { width: 74, hide: narrow, valueGetter: (p) => p.data.state === "PENDING" ? null : now() - p.data.start_time, valueFormatter: (p) => span(p.value) }),
+      number("priority", "Priority", { width: 84, hide: narrow }), text("class", "Class", { hide: true }), text("tenant", "Account", { hide: true }),
+      text("node", "Node", { hide: true }),
     ];
     this.api = AgGrid.createGrid(this.$refs.grid, {
       theme: AgGrid.themeQuartz.withPart(AgGrid.colorSchemeVariable).withParams({ fontFamily: "inherit", fontSize: 14,
@@ -102,7 +102,7 @@ export default {
     set_search(text) { this.api.setGridOption("quickFilterText", text); },
     select_none() { this.api.deselectAll(); },
     bar(p) {
-      if (p.data.state !== "PENDING") return document.createTextNode("runs");
+      if (p.data.state !== "PENDING") return document.createTextNode(p.data.node ? `on ${p.data.node}` : "runs");
       const start = this.starts.get(p.data.id);
       if (!start) return document.createTextNode("no forecast yet");
       const [p50, p90] = start, at = (s) => 6 + 100 * Math.log1p(s / 10) / Math.log1p(this.horizon / 10);

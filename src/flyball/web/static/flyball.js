@@ -23,6 +23,14 @@
       document.querySelector("[data-key-help]")?.click();
     }
   });
+  // On a phone the views are a row that scrolls: show the current one.
+  const reveal = () => document.querySelector("a.nav[aria-current=page]")?.scrollIntoView({ inline: "center", block: "nearest" });
+  const seen = new MutationObserver(() => {
+    if (!document.querySelector("a.nav[aria-current=page]")) return;
+    seen.disconnect();
+    requestAnimationFrame(reveal);
+  });
+  seen.observe(document.documentElement, { childList: true, subtree: true });
   window.flyballSearch = (text) => {
     if (!text) return;
     const isJob = /^[1-9][0-9]*(_[0-9]+)?$/.test(text);

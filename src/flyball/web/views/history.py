@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -12,18 +12,31 @@ from nicegui import ui
 from flyball.core.units import J_PER_KWH, duration_text
 from flyball.web.components.elements import Chart, Gantt
 from flyball.web.feed import Feed
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.parts import again, command, empty, panel, table
 
 SPANS = {"1 h": 3600.0, "6 h": 21_600.0, "24 h": 86_400.0, "7 d": 604_800.0, "30 d": 2_592_000.0}
-POINTS = 240
-"""Points of the chart of utilisation."""
+UNITS = {
+    "held": ("devices", 1.0), "waiting": ("jobs", 1.0), "energy_j": ("kWh", 1 / J_PER_KWH),
+    "cost": ("", 1.0), "carbon_g": ("kg", 1e-3),
+}  # fmt: skip
+"""Unit and factor of each figure; "" = the currency."""
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a900", "#7a6fd0")
+"""As in the chart of what ran where: distinguishable for colour-blind people."""
+STRIPES = {"symbol": "rect", "dashArrayX": [1, 0], "color": "rgba(255,255,255,0.28)"}
+DECALS = (
+    {"symbol": "none"},
+    {**STRIPES, "dashArrayY": [2, 6], "rotation": -0.78},
+    {"symbol": "circle", "symbolSize": 0.5, "color": "rgba(255,255,255,0.4)"},
+    {**STRIPES, "dashArrayY": [2, 6], "rotation": 0.78},
+)
+"""Patterns of the layers, so that they are not told apart by colour alone."""
 
 
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/time")
+    @ui.page("/time", response_timeout=PATIENCE_S)
     async def time_page(request: Request, span: str = "24 h") -> None:
         with frame(api, feed, request, "Over time", "/time") as page:
             await _TimeView(page, span if span in SPANS else "24 h").build()
@@ -46,70 +59,110 @@ class _TimeView:
                     choice.on("click", js_handler=f"() => window.location.href = '{path}'")
             tag("span", "Drag to move, Ctrl and the wheel to zoom, a click opens the job.", "note")
         since_s = time.time() - SPANS[self._span]
-        history = await self._page.calls.get("history", since=since_s, limit=20_000)
+        history = await self._page.calls.get("history", since=since_s, limit=20_000, part="totals")
         with panel("What ran where"):
-            if not history["bars"]:
+            if not history["jobs"]:
                 with empty(f"Nothing ran in the last {self._span}."):
                     command("flyball submit -- sleep 60")
             else:
                 gantt = Gantt()
                 gantt.load(since_s, 0)
-        if history["bars"]:
-            with panel("Devices held", "average over each part of the span"):
-                count = sum(node["devices"] for node in history["nodes"])
-                Chart(_utilisation(history["bars"], since_s, count), "Devices held over time")
-            with panel("What it came to", f"{history['jobs']:,} jobs") as box:
-                self._totals = ui.element("div")
-                _show_totals(self._totals, history, "user")
-                box.props("data-totals")
+                if not history["complete"]:
+                    tag("div", "Only the latest 20,000 jobs of the span are shown.", "note")
+        if history["jobs"]:
+            with panel("Over the span", f"{history['jobs']:,} jobs"):
+                _Figures(history)
         self._page.every_second(lambda picture: None)
 
 
-def _show_totals(box: ui.element, history: Mapping[str, Any], by: str) -> None:
-    with again(box):
-        with ui.element("div").classes("fb-row"), ui.element("div").classes("fb-seg"):
-            for name in history["by"]:
-                choice = tag("button", f"by {name}", "on" if name == by else "")
-                choice.props(f'type="button" aria-pressed="{str(name == by).lower()}"')
-                choice.on("click", lambda name=name: _show_totals(box, history, name))
-        rows = history["by"][by]
-        money = any(row["cost"] for row in rows)
-        carbon = any(row["carbon_g"] for row in rows)
-        columns = [by.capitalize(), "Jobs", "Mean wait", "Device-hours", "Energy (kWh)"]
-        columns += [f"Cost ({history['currency']})"] * money + ["Carbon (kg)"] * carbon
-        cells = [
-            [
-                row["name"] or "(not stated)", f"{row['jobs']:,}", duration_text(row["wait_s"]),
-                f"{row['device_hours']:,.3g}", f"{row['energy_j'] / J_PER_KWH:,.3g}",
-                *[f"{row['cost']:,.2f}"] * money, *[f"{row['carbon_g'] / 1000:,.3g}"] * carbon,
-            ]
-            for row in rows[:50]
+class _Figures:
+    """Figures over time and in sum, by user, account or class.
+
+    Args:
+        history: as `GET /history` returns it.
+    """
+
+    def __init__(self, history: Mapping[str, Any]) -> None:
+        self._history = history
+        self._by, self._figure = "user", "held"
+        self._devices = sum(node["devices"] for node in history["nodes"])
+        self._box = ui.element("div")
+        self._draw()
+
+    def _draw(self) -> None:
+        history = self._history
+        rows = history["by"][self._by]
+        figures = {"held": "Devices held", "waiting": "Jobs waiting", "energy_j": "Energy"}
+        if any(row["cost"] for row in rows):
+            figures["cost"] = "Cost"
+        if any(row["carbon_g"] for row in rows):
+            figures["carbon_g"] = "Carbon"
+        with again(self._box):
+            with ui.element("div").classes("fb-row"):
+                self._choose("Figure", figures, "_figure")
+                names = {name: f"by {name}" for name in history["by"]}
+                self._choose("Grouping", names, "_by")
+            label = f"{figures[self._figure]} by {self._by} over time"
+            Chart(self._chart(figures[self._figure]), label)
+            _totals(history, self._by)
+            if "cost" not in figures or "carbon_g" not in figures:
+                with ui.element("div").classes("note"):
+                    tag("span", "Cost and carbon appear once their prices are given: ")
+                    tag("code", "flyball up --energy-price 0.31 --carbon 350")
+
+    def _choose(self, label: str, names: Mapping[str, str], attribute: str) -> None:
+        def pick(name: str) -> None:
+            setattr(self, attribute, name)
+            self._draw()
+
+        with ui.element("div").classes("fb-seg").props(f'role=group aria-label="{label}"'):
+            for name, text in names.items():
+                is_on = getattr(self, attribute) == name
+                choice = tag("button", text, "on" if is_on else "")
+                choice.props(f'type="button" aria-pressed="{str(is_on).lower()}"')
+                choice.on("click", lambda name=name: pick(name))
+
+    def _chart(self, title: str) -> dict[str, Any]:
+        """Return the chart of a figure over time, a layer for each name."""
+        series = self._history["series"]
+        unit, factor = UNITS[self._figure]
+        unit = unit or self._history["currency"]
+        edges = [round(edge * 1000) for edge in series["edges"]]
+        layers = [
+            {"name": name or "(not stated)", "type": "bar", "stack": "all", "barWidth": "99%",
+             "itemStyle": {"color": COLOURS[at % len(COLOURS)], "decal": DECALS[at % len(DECALS)]},
+             "data": [[(edges[part] + edges[part + 1]) / 2, value * factor]
+                      for part, value in enumerate(rows[self._figure])]}
+            for at, (name, rows) in enumerate(series["by"][self._by].items())
         ]  # fmt: skip
-        table(columns, cells, range(1, len(columns)), f"What it came to by {by}")
-        tag("div", "Of whole jobs; energy is modelled where it was not measured.", "note")
+        most = {}
+        if self._figure == "held":  # against what there is
+            most = {"max": self._devices, "interval": self._devices / 4}
+        return {
+            "grid": {"left": 58, "right": 14, "top": 52, "bottom": 24},
+            "legend": {"top": 0, "type": "scroll"},
+            "tooltip": {"trigger": "axis", "valueFormatter": "$number"},
+            "xAxis": {"type": "time", "min": edges[0], "max": edges[-1]},
+            "yAxis": {"type": "value", "min": 0, "name": f"{title} ({unit})",
+                      "nameTextStyle": {"align": "left"}, **most},
+            "series": layers,
+        }  # fmt: skip
 
 
-def _utilisation(bars: Sequence[Sequence[Any]], since_s: float, devices: int) -> dict[str, Any]:
-    """Return the chart of the devices held, as averages over equal parts of the span."""
-    until_s = time.time()
-    since_s = max(since_s, min(bar[9] for bar in bars))
-    part_s = max((until_s - since_s) / POINTS, 1e-3)
-    held = [0.0] * POINTS
-    for bar in bars:
-        start, end, count = max(bar[9], since_s), min(bar[10], until_s), bar[8]
-        at = int((start - since_s) / part_s)
-        while at < POINTS and since_s + at * part_s < end:
-            low, high = since_s + at * part_s, since_s + (at + 1) * part_s
-            held[at] += count * max(0.0, min(end, high) - max(start, low)) / part_s
-            at += 1
-    data = [
-        [round((since_s + at * part_s) * 1000), round(value, 3)] for at, value in enumerate(held)
-    ]
-    return {
-        "grid": {"left": 46, "right": 14, "top": 16, "bottom": 24},
-        "tooltip": {"trigger": "axis", "valueFormatter": "$number"},
-        "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "min": 0, "max": devices},
-        "series": [{"name": "devices held", "type": "line", "showSymbol": False, "data": data,
-                    "lineStyle": {"color": "--c1", "width": 2}, "areaStyle": {"color": "--c1/2e"}}],
-    }  # fmt: skip
+def _totals(history: Mapping[str, Any], by: str) -> None:
+    """Add the table of what the span came to."""
+    rows = history["by"][by]
+    money = any(row["cost"] for row in rows)
+    carbon = any(row["carbon_g"] for row in rows)
+    columns = [by.capitalize(), "Jobs", "Mean wait", "Device-hours", "Energy (kWh)"]
+    columns += [f"Cost ({history['currency']})"] * money + ["Carbon (kg)"] * carbon
+    cells = [
+        [
+            row["name"] or "(not stated)", f"{row['jobs']:,}", duration_text(row["wait_s"]),
+            f"{row['device_hours']:,.3g}", f"{row['energy_j'] / J_PER_KWH:,.3g}",
+            *[f"{row['cost']:,.2f}"] * money, *[f"{row['carbon_g'] / 1000:,.3g}"] * carbon,
+        ]
+        for row in rows[:50]
+    ]  # fmt: skip
+    table(columns, cells, range(1, len(columns)), f"What it came to by {by}")
+    tag("div", "Of whole jobs; energy is modelled where it was not measured.", "note")

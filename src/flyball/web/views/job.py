@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,15 @@ from flyball.core.units import duration_text
 from flyball.web.calls import Refused
 from flyball.web.components.elements import Chart, JobLog
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.job_actions import add_actions
 from flyball.web.job_history import changes_of, history_rows, timeline_options
 from flyball.web.parts import again, ago, empty, facts, link, moment, panel, state_badge, table
 
 ACTIVE = ("PENDING", "RUNNING", "COMPLETING")
 SERIES_S = 3600.0
+WHY_S, WHY_SHARE = 5.0, 0.05
+"""Least time between two explanations of a wait, and the largest part of a core they may take."""
 LATE_S = 5.0
 """How often the charts of a running job are drawn again."""
 
@@ -28,7 +31,7 @@ LATE_S = 5.0
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the pages of one job and of the ended jobs."""
 
-    @ui.page("/jobs/{job}")
+    @ui.page("/jobs/{job}", response_timeout=PATIENCE_S)
     async def job_page(request: Request, job: str) -> None:
         label = job if job.replace("_", "").isdigit() else ""
         with frame(api, feed, request, f"Job {label}", "/queue") as page:
@@ -41,12 +44,13 @@ def register(api: FastAPI, feed: Feed) -> None:
                 return
             await _JobView(page, view).build()
 
-    @ui.page("/jobs")
+    @ui.page("/jobs", response_timeout=PATIENCE_S)
     async def jobs_page(request: Request, cursor: str = "", name: str = "") -> None:
         with frame(api, feed, request, "All jobs", "/queue") as page:
             clean = "".join(letter for letter in cursor if letter.isdigit())[:16]
             listed = await page.calls.get("jobs", limit=100, cursor=clean, name=name[:200])
             _list_jobs(listed)
+            page.every_second(lambda picture: None)
 
 
 def _list_jobs(listed: Mapping[str, Any]) -> None:
@@ -76,7 +80,8 @@ class _JobView:
     def __init__(self, page: Page, view: dict[str, Any]) -> None:
         self._page, self._job = page, view
         self._seq, self._drawn_s = -1, 0.0
-        self._charts: dict[str, Chart] = {}
+        self._charts: dict[str, Chart] | None = None
+        self._wants_why, self._why_after_s = False, 0.0
 
     async def build(self) -> None:
         job = self._job
@@ -105,6 +110,7 @@ class _JobView:
             facts(_request(job))
         await self._refresh()
         self._page.every_second(self._tick)
+        ui.timer(1.0, self._explain)
 
     async def _tick(self, picture: Picture) -> None:
         active = self._job["state"] in ACTIVE
@@ -114,6 +120,21 @@ class _JobView:
         elif self._job["state"] == "RUNNING" and time.monotonic() - self._drawn_s > LATE_S:
             await self._draw_use()
 
+    async def _explain(self) -> None:
+        """Say why it waits. That takes roll-outs of the twin, so it is asked for now and then."""
+        began_s = time.monotonic()
+        if not self._wants_why or began_s < self._why_after_s or self._job["state"] != "PENDING":
+            return
+        self._wants_why, self._why_after_s = False, math.inf
+        try:
+            why = await self._page.calls.get(f"jobs/{self._job['id']}/why")
+            if self._job["state"] == "PENDING":
+                with again(self._why):
+                    _explain(why)
+        finally:
+            now_s = time.monotonic()
+            self._why_after_s = now_s + max(WHY_S, (now_s - began_s) / WHY_SHARE)
+
     async def _refresh(self) -> None:
         calls, number = self._page.calls, self._job["id"]
         self._job = await calls.get(f"jobs/{number}")
@@ -121,22 +142,25 @@ class _JobView:
         job = self._job
         with again(self._state):
             state_badge("PENDING" if job["held"] else job["state"], "held" if job["held"] else "")
-        with again(self._why):
-            if job["state"] == "PENDING":
-                _explain(await calls.get(f"jobs/{number}/why"))
-            elif job["reason"]:
-                tag("div", f"Reason: {job['reason']}", "fb-notice")
+        if job["state"] == "PENDING":
+            self._wants_why = True
+        else:
+            with again(self._why):
+                if job["reason"]:
+                    tag("div", f"Reason: {job['reason']}", "fb-notice")
         self._timeline.set(timeline_options(job, events, time.time()))
         with again(self._facts):
             facts(_times(job))
+        receipt = await calls.get(f"jobs/{number}/receipt")
         with again(self._decisions):
-            rows = changes_of(events)
+            rows = changes_of(events, (receipt.get("tuning") or {}).get("log", []))
             if rows:
-                table(("When", "What", "Why", "Predicted"), rows, (3,), "Decisions")
+                names = ("When", "What", "Why", "Predicted gain", "Measured gain")
+                table(names, rows, (3, 4), "Decisions")
             else:
                 tag("div", "None yet: it waits for its first start.", "note")
         with again(self._receipt):
-            facts(history_rows(await calls.get(f"jobs/{number}/receipt")))
+            facts(history_rows(receipt))
         await self._draw_use()
 
     async def _draw_use(self) -> None:
@@ -157,7 +181,7 @@ class _JobView:
             except Refused:
                 continue
         series = {title: one for title, one in series.items() if len(one["times"]) > 1}
-        if set(series) != set(self._charts):
+        if self._charts is None or set(series) != set(self._charts):
             with again(self._uses):
                 tag("h2", "Use and reports")
                 if not series:

@@ -13,7 +13,7 @@ from nicegui import ui
 from flyball.core.codes import Reason
 from flyball.web.components.elements import LoopPicture
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.metrics import read_metrics
 from flyball.web.parts import again, moment, panel, table
 from flyball.web.views.decisions import summary
@@ -26,7 +26,7 @@ ADJUSTED = ("resized", "capped")
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/loop")
+    @ui.page("/loop", response_timeout=PATIENCE_S)
     async def loop_page(request: Request) -> None:
         with frame(api, feed, request, "Loop", "/loop") as page:
             view = _Loop(page)

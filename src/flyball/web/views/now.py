@@ -8,11 +8,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from nicegui import ui
 
+from flyball.core.units import J_PER_KWH
+from flyball.web.bands import band_options
 from flyball.web.components.elements import Chart, DeviceMap
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import frame, status_text, tag
-from flyball.web.parts import Tile, command, empty, panel, watts
-from flyball.web.series import PastForecasts
+from flyball.web.frame import PATIENCE_S, frame, status_text, tag
+from flyball.web.parts import Meter, Tile, command, empty, moment, panel, watts
 
 FORECAST_S = 15.0
 """How often the forecasts are drawn again; they change once a minute."""
@@ -21,9 +22,8 @@ BANDS = (("running", "Devices held"), ("pending", "Jobs waiting"))
 
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
-    past = PastForecasts()
 
-    @ui.page("/now")
+    @ui.page("/now", response_timeout=PATIENCE_S)
     async def now_page(request: Request) -> None:
         with frame(api, feed, request, "Now", "/now") as page:
             picture = await feed.picture()
@@ -45,16 +45,16 @@ def register(api: FastAPI, feed: Feed) -> None:
                 devices.show(picture.devices)
 
             async def foresee() -> None:
-                forecast = (await page.feed.outlook()).forecast
+                tiles.show_day(await feed.today())
+                forecast = (await feed.outlook()).forecast
                 now = await feed.picture()
-                past.take(forecast["loads"])
-                past.observe("running", now.time_s, now.devices.held)
-                past.observe("pending", now.time_s, now.pending)
+                values = {"running": now.devices.held, "pending": now.pending}
+                most = {"running": len(now.devices.job), "pending": None}
                 for name, (chart, note) in charts.items():
                     row = next((row for row in forecast["loads"] if row["series"] == name), None)
                     note.set_text(_note(row, forecast))
                     if row is not None:
-                        chart.set(band_options(row, past.of(name), past.seen(name)))
+                        chart.set(band_options(row, values[name], most[name]))
 
             page.every_second(show)
             ui.timer(FORECAST_S, foresee, immediate=True)
@@ -75,7 +75,10 @@ class _Tiles:
             self.waiting = Tile("Waiting")
             self.devices = Tile("Devices held")
             self.power = Tile("Power")
+            self.energy = Tile("Energy today")
             self.price = Tile("Price and carbon")
+        self._meters = ui.element("div").classes("fb-meters")
+        self._budgets: dict[str, Meter] = {}
         self.show(picture)
 
     def show(self, picture: Picture) -> None:
@@ -88,12 +91,65 @@ class _Tiles:
         self.devices.set(f"{table.held:,}", share + (f", {down} down" if down else ""))
         self.power.set(watts(table.total_w), f"{table.power_source}, all devices")
         price, carbon = signals.get("price_per_kwh"), signals.get("carbon_g_per_kwh")
-        more = f"{carbon:.0f} g CO2 per kWh" if carbon is not None else "flyball up --signals FILE"
-        if price is None and carbon is None:
-            self.price.set("not given", more)
+        if price is not None:
+            more = "" if carbon is None else f"; {carbon:.0f} g CO2"
+            self.price.set(f"{price:.3g} {signals.get('currency', '')}", f"a kWh{more}")
+        elif carbon is not None:
+            self.price.set(f"{carbon:.0f} g CO2", "a kWh")
         else:
-            text = "" if price is None else f"{price:.3g} {signals.get('currency', '')}/kWh"
-            self.price.set(text or f"{carbon:.0f} g/kWh", more if text else "carbon")
+            self.price.set("not given", "flyball up --signals FILE")
+
+    def show_day(self, today: Mapping[str, Any]) -> None:
+        """Show the energy of the day, and what was used of the budgets."""
+        total_j, idle_j = today["jobs_j"] + today["idle_j"], today["idle_j"]
+        more = [f"{idle_j / total_j:.0%} idle"] if total_j else []
+        if today["cost"]:
+            more.append(f"{today['cost']:,.3g} {today['currency']}")
+        if today["carbon_g"]:
+            more.append(f"{today['carbon_g'] / 1000:,.3g} kg CO2")
+        since = moment(today["since"])[11:16]
+        self.energy.set(energy_text(total_j), "; ".join(more) or f"since {since}")
+        source = "measured" if today["measured_j"] else "modelled"
+        self.energy.explain(
+            f"Since {moment(today['since'])} (the day begins at midnight UTC), {source}: jobs by "
+            "their receipts, idle devices by the idle draw of their type. Cost and carbon are "
+            "those of jobs."
+        )
+        for name, text, part in budget_rows(today):
+            if name not in self._budgets:
+                with self._meters:
+                    self._budgets[name] = Meter(name)
+            self._budgets[name].set(text, part)
+
+
+def energy_text(joules: float) -> str:
+    """Return an energy as people read it."""
+    kwh = joules / J_PER_KWH
+    if kwh >= 1000:
+        return f"{kwh / 1000:,.2f} MWh"
+    return f"{kwh:,.3g} kWh" if kwh >= 0.1 else f"{kwh * 1000:,.3g} Wh"
+
+
+def budget_rows(today: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """Return name, text and used part of each budget, the power first."""
+    budget = today["budget"]
+    if budget is None:
+        return []
+    rows = []
+    if budget["limit_w"]:
+        drawn_w, limit_w = budget["drawn_w"], budget["limit_w"]
+        text = f"{watts(drawn_w)} of {watts(limit_w)}"
+        if budget["power_w"] and limit_w < budget["power_w"]:
+            text += f", below the {watts(budget['power_w'])} of the budget: the day's is used up"
+        rows.append(("Power budget", text, drawn_w / limit_w))
+    if budget["money_per_day"]:
+        spent, most = budget["money_spent"], budget["money_per_day"]
+        text = f"{spent:,.2f} of {most:,.2f} {today['currency']} today"
+        rows.append(("Money budget", text, spent / most))
+    if budget["carbon_kg_per_day"]:
+        spent, most = budget["carbon_g_spent"] / 1000, budget["carbon_kg_per_day"]
+        rows.append(("Carbon budget", f"{spent:,.2f} of {most:,.2f} kg CO2 today", spent / most))
+    return rows
 
 
 def _band_panel(name: str, title: str) -> tuple[Chart, Any]:
@@ -109,53 +165,3 @@ def _note(row: Mapping[str, Any] | None, forecast: Mapping[str, Any]) -> str:
     report = forecast["predictions"].get("loads", [])
     remark = next((one.get("note", "") for one in report if one["series"] == row["series"]), "")
     return f"in {row['unit']}; line: median, area: 90 % band{'; ' + remark if remark else ''}"
-
-
-def band_options(
-    row: Mapping[str, Any], past: list[Mapping[str, Any]], seen: list[tuple[float, float]]
-) -> dict[str, Any]:
-    """Return the chart of a forecast, with earlier forecasts and what happened behind it."""
-    series: list[dict[str, Any]] = []
-    for earlier in past:
-        series += _band(earlier, "--c5/22", "earlier forecast")
-    series += _band(row, "--c1/38", "forecast")
-    series.append(
-        {
-            "name": "happened", "type": "line", "showSymbol": False,
-            "data": [[time * 1000, value] for time, value in seen],
-            "lineStyle": {"color": "--ink", "width": 2}, "itemStyle": {"color": "--ink"},
-        }
-    )  # fmt: skip
-    return {
-        "grid": {"left": 44, "right": 12, "top": 30, "bottom": 24},
-        "legend": {"data": ["happened", "forecast", "earlier forecast"], "top": 0},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "time"},
-        "yAxis": {
-            "type": "value",
-            "min": 0,
-            **({"max": 100} if row["unit"] == "percent" else {}),
-        },
-        "series": series,
-    }
-
-
-def _band(row: Mapping[str, Any], colour: str, name: str) -> list[dict[str, Any]]:
-    times = [(row["time"] + ahead) * 1000 for ahead in row["ahead_s"]]
-    stack = f"{name}{row['time']}"
-    invisible = {"opacity": 0}
-    low = [max(0.0, value) for value in row["p05"]]
-    width = [max(0.0, high - edge) for high, edge in zip(row["p95"], low, strict=True)]
-    plain = {"type": "line", "showSymbol": False, "silent": True, "tooltip": {"show": False}}
-    return [
-        {**plain, "name": f"{name} from", "stack": stack, "lineStyle": invisible,
-         "data": [list(pair) for pair in zip(times, low, strict=True)]},
-        {**plain, "name": f"{name} to", "stack": stack, "lineStyle": invisible,
-         "areaStyle": {"color": colour},
-         "data": [list(pair) for pair in zip(times, width, strict=True)]},
-        {"type": "line", "showSymbol": False, "name": name,
-         "lineStyle": {"color": "--c1", "width": 2 if name == "forecast" else 1,
-                       "type": "solid" if name == "forecast" else "dashed"},
-         "itemStyle": {"color": "--c1" if name == "forecast" else "--c5"},
-         "data": [[time, max(0.0, value)] for time, value in zip(times, row["p50"], strict=True)]},
-    ]  # fmt: skip

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from nicegui import ui
 
 from flyball.core.units import duration_text
+from flyball.web.bands import band_options
 from flyball.web.components.elements import Chart
 from flyball.web.feed import Feed
-from flyball.web.frame import frame, tag
+from flyball.web.frame import PATIENCE_S, frame, tag
 from flyball.web.parts import again, command, empty, facts, panel, table
-from flyball.web.views.now import band_options
 
 EVERY_S = 30.0
 NAMES = {
@@ -26,7 +26,7 @@ NAMES = {
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/prediction")
+    @ui.page("/prediction", response_timeout=PATIENCE_S)
     async def prediction_page(request: Request) -> None:
         with frame(api, feed, request, "Prediction", "/prediction") as page:
             body = ui.element("div")
@@ -45,7 +45,8 @@ def _show(forecast: Mapping[str, Any]) -> None:
     report = forecast["predictions"]
     if "loads" not in report:
         with ui.element("section").classes("fb-panel"), empty("Nothing was predicted yet."):
-            tag("div", str(report.get("note") or "The worker learns from the first jobs."))
+            tag("div", str(report.get("note") or "the worker learns from the first jobs"))
+            tag("div", "It reports once a minute, after the first jobs. To give it some:")
             command("flyball demo live")
         return
     with ui.element("div").classes("fb-two"):
@@ -64,7 +65,7 @@ def _show(forecast: Mapping[str, Any]) -> None:
 def _series(row: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     name = NAMES.get(row["series"], row["series"])
     with panel(name, row["unit"]):
-        Chart(band_options(row, [], []), f"Forecast of {name} with its 90 % band")
+        Chart(band_options(row), f"Forecast of {name} with its 90 % band")
         leads = about.get("leads", [])
         if leads:
             cells = [
@@ -80,37 +81,25 @@ def _series(row: Mapping[str, Any], about: Mapping[str, Any]) -> None:
             text = "rMAE: error over that of the best naive forecast, below 1 is better; "
             tag("div", text + "in band: should be 90 %.", "note")
         drift = "; ".join(about.get("drift", []))
-        remark = " ".join(part for part in (about.get("note", ""), drift) if part)
+        remark = "; ".join(part for part in (about.get("note", ""), drift) if part)
         if remark:
             tag("div", remark, "note")
 
 
 def _calibration(starts: Mapping[str, Any], note: str) -> None:
     """Add the plot of how often forecasts of starts held."""
-    points = [
-        [level, starts[f"coverage_p{level}"] * 100]
+    points = [[round(100 * level, 1), round(100 * share, 1), count]
+              for level, share, count in starts.get("calibration") or []]  # fmt: skip
+    stated = [
+        [level, round(100 * starts[f"coverage_p{level}"], 1)]
         for level in (50, 90)
         if starts.get(f"coverage_p{level}") is not None
     ]
-    if points:
-        Chart(
-            {
-                "grid": {"left": 48, "right": 20, "top": 32, "bottom": 40},
-                "xAxis": {"type": "value", "min": 0, "max": 100, "name": "promised (%)",
-                          "nameLocation": "middle", "nameGap": 26},
-                "yAxis": {"type": "value", "min": 0, "max": 100, "name": "held (%)"},
-                "tooltip": {"trigger": "item"},
-                "series": [
-                    {"name": "as promised", "type": "line", "data": [[0, 0], [100, 100]],
-                     "showSymbol": False, "lineStyle": {"type": "dashed", "color": "--soft"}},
-                    {"name": "held", "type": "scatter", "data": points, "symbolSize": 13,
-                     "itemStyle": {"color": "--c1"},
-                     "label": {"show": True, "formatter": "{@[1]} %", "position": "right",
-                               "color": "--ink"}},
-                ],
-            },
-            "Calibration: how often starts came within their p50 and p90",
-        )  # fmt: skip
+    if points or stated:
+        Chart(calibration_options(points, stated), "Calibration of the forecasts of start times")
+    else:
+        with empty("No forecast of a start was judged yet."):
+            tag("div", "A job that waits is forecast, and judged when it starts or is overdue.")
     facts(
         {
             "Started within p50": _kept(starts, 50), "Started within p90": _kept(starts, 90),
@@ -118,6 +107,39 @@ def _calibration(starts: Mapping[str, Any], note: str) -> None:
         }
     )  # fmt: skip
     tag("div", note, "note")
+    text = "Between p50 and p90, and beyond them, by the lognormal distribution through both."
+    tag("div", text, "note")
+
+
+def calibration_options(
+    points: Sequence[Sequence[float]], stated: Sequence[Sequence[float]]
+) -> dict[str, Any]:
+    """Return the chart of calibration: how often a promised level held.
+
+    Args:
+        points: level and share in percent, of all levels.
+        stated: the same of the levels that users are told.
+    """
+    series = [
+        {"name": "as promised", "type": "line", "data": [[0, 0], [100, 100]],
+         "showSymbol": False, "itemStyle": {"color": "--soft"},
+         "lineStyle": {"type": "dashed", "color": "--soft"}},
+        {"name": "all levels", "type": "line", "data": [list(row[:2]) for row in points],
+         "symbol": "circle", "symbolSize": 7, "itemStyle": {"color": "--c2"},
+         "lineStyle": {"color": "--c2", "width": 1.5}},
+        {"name": "p50 and p90 as stated", "type": "scatter", "data": [list(row) for row in stated],
+         "symbol": "diamond", "symbolSize": 15, "itemStyle": {"color": "--c1"}, "z": 5,
+         "label": {"show": True, "formatter": "{@[1]} %", "position": "bottom", "color": "--ink"}},
+    ]  # fmt: skip
+    return {
+        "grid": {"left": 48, "right": 26, "top": 56, "bottom": 40},
+        "legend": {"top": 0, "type": "scroll"},
+        "xAxis": {"type": "value", "min": 0, "max": 100, "name": "promised (%)",
+                  "nameLocation": "middle", "nameGap": 26},
+        "yAxis": {"type": "value", "min": 0, "max": 100, "name": "held (%)"},
+        "tooltip": {"trigger": "item"},
+        "series": series,
+    }  # fmt: skip
 
 
 def _kept(starts: Mapping[str, Any], level: int) -> str:

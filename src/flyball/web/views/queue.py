@@ -9,10 +9,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from nicegui import ui
 
+from flyball.core.job_fields import MAX_DEVICES
 from flyball.web.components.elements import QueueGrid
 from flyball.web.feed import Feed, Picture
-from flyball.web.frame import Page, frame, tag
-from flyball.web.parts import attempt, button, link, question
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
+from flyball.web.job_actions import CAP_HELP, CAP_RANGE, PRIORITIES, PRIORITY_HELP
+from flyball.web.parts import ask_number, attempt, button, link, question, say
 from flyball.web.views.submit import SubmitDialog
 
 MOST_AT_ONCE = 1000
@@ -22,7 +24,7 @@ MOST_AT_ONCE = 1000
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/queue")
+    @ui.page("/queue", response_timeout=PATIENCE_S)
     async def queue_page(request: Request, search: str = "") -> None:
         with frame(api, feed, request, "Queue", "/queue") as page:
             _QueueView(page, search[:200])
@@ -46,6 +48,9 @@ class _QueueView:
                 button("Cancel", self._cancel, "cancel", "bad", refusal),
                 button("Hold", self._hold, "pause", "", refusal),
                 button("Release", self._release, "play_arrow", "", refusal),
+                button("Priority", self._prioritise, "low_priority", "", refusal),
+                button("Resize", self._resize, "open_in_full", "", refusal),
+                button("Cap", self._cap, "speed", "", refusal),
             ]
             self._note = tag("span", "Select jobs to act on them.", "note")
             link("Ended jobs", "/jobs").style("margin-left: auto")
@@ -91,7 +96,35 @@ class _QueueView:
         jobs = self._chosen()
         await self._each(jobs, lambda job: self._page.calls.post(f"jobs/{job}/release"), "released")
 
+    async def _prioritise(self) -> None:
+        await self._order("priority", "priority", PRIORITY_HELP, PRIORITIES, 0)
+
+    async def _resize(self) -> None:
+        text = "Devices of each; only jobs that state a range of sizes (--elastic) can be resized"
+        await self._order("resize", "devices", text, (1, MAX_DEVICES, 1), 1)
+
+    async def _cap(self) -> None:
+        await self._order("cap", "share", CAP_HELP, CAP_RANGE, 100)
+
+    async def _order(
+        self, what: str, field: str, text: str, bounds: tuple[float, float, float], value: float
+    ) -> None:
+        """Ask for a number and order it for every selected job."""
+        jobs = self._chosen()
+        if not jobs:
+            return
+        number = await ask_number(f"{what.capitalize()} of {_count(jobs)}", text, bounds, value)
+        if number is None:
+            return
+        body = {field: number / 100 if field == "share" else number}
+        if field == "devices":
+            body = {field: round(number)}
+        done = f"{what} {number:g}"
+        await self._each(jobs, lambda job: self._page.calls.post(f"jobs/{job}/{what}", body), done)
+
     def _chosen(self) -> list[int]:
+        if not self._selected:
+            say("Select jobs first, by the boxes at the left or with the space bar.")
         return self._selected[:MOST_AT_ONCE]
 
     async def _each(self, jobs: list[int], act: Callable[[int], Awaitable[Any]], what: str) -> None:
@@ -99,7 +132,7 @@ class _QueueView:
         began_s = time.monotonic()
         for done, job in enumerate(jobs):
             last = done == len(jobs) - 1
-            text = f"{_count(jobs)} {what}" if last else ""
+            text = f"{_count(jobs)}: {what}" if last else ""
             if await attempt(lambda job=job: act(job), text) is None:  # type: ignore[misc]
                 return
             if time.monotonic() - began_s > 1:

@@ -12,7 +12,7 @@ from nicegui import ui
 from flyball import __version__
 from flyball.web.background import Background
 from flyball.web.feed import Feed
-from flyball.web.frame import frame, tag
+from flyball.web.frame import PATIENCE_S, frame, tag
 from flyball.web.metrics import read_metrics
 from flyball.web.parts import again, button, facts, panel, state_badge, table
 
@@ -20,7 +20,7 @@ from flyball.web.parts import again, button, facts, panel, state_badge, table
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the page."""
 
-    @ui.page("/system")
+    @ui.page("/system", response_timeout=PATIENCE_S)
     async def system_page(request: Request) -> None:
         with frame(api, feed, request, "System", "/system") as page:
             health = await page.calls.get("healthz")

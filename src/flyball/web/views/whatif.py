@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,36 +17,48 @@ from flyball.physics import catalogue
 from flyball.schedule.policies.registry import names as policy_names
 from flyball.tune.registry import usable
 from flyball.web.background import Background, Busy
-from flyball.web.components.elements import Chart
 from flyball.web.feed import Feed
-from flyball.web.frame import Page, frame, tag
+from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.kept_runs import KeptRuns
-from flyball.web.parts import again, button, empty, link, moment, panel, say, table
+from flyball.web.parts import again, button, empty, link, moment, panel, question, say, table
+from flyball.web.whatif_result import (
+    FIGURES,
+    figures_of,
+    question_text,
+    show_comparison,
+    show_result,
+)
 from flyball.web.whatif_run import Question
 
 SPANS = {"all of it": 0.0, "last hour": 3600.0, "last day": 86_400.0, "last week": 604_800.0,
          "last 30 days": 2_592_000.0}  # fmt: skip
 CHOSEN = ("fifo", "easy", "srtf")
-FIGURES = (
-    ("completion_s", "Completion", duration_text), ("wait_s", "Wait", duration_text),
-    ("utilisation", "In use", lambda value: f"{value:.1%}"),
-    ("energy_kwh", "Energy (kWh)", lambda value: f"{value:,.3g}"),
-    ("cost", "Cost (device-h)", lambda value: f"{value:,.3g}"),
-    ("peak_power_kw", "Peak (kW)", lambda value: f"{value:,.3g}"),
-)  # fmt: skip
+MOST_COMPARED = 8
 
 
 def register(api: FastAPI, feed: Feed) -> None:
     """Add the pages: the form with the latest runs, and one run."""
     kept = KeptRuns(api.state.bridge.settings.token_folder)
 
-    @ui.page("/whatif")
+    @ui.page("/whatif", response_timeout=PATIENCE_S)
     async def whatif_page(request: Request) -> None:
         with frame(api, feed, request, "What if", "/whatif") as page:
             _WhatIf(page, kept)
             page.every_second(lambda picture: None)
 
-    @ui.page("/whatif/{number}")
+    @ui.page("/whatif/compare", response_timeout=PATIENCE_S)
+    async def compare_page(request: Request, runs: str = "") -> None:
+        with frame(api, feed, request, "What if: compared", "/whatif") as page:
+            numbers = [int(part) for part in runs.split(",")[:MOST_COMPARED] if part.isdigit()]
+            found = [run for number in numbers if (run := kept.get(number)) is not None]
+            if found:
+                show_comparison(found)
+            else:
+                with empty("None of these runs is kept."):
+                    link("All runs", "/whatif")
+            page.every_second(lambda picture: None)
+
+    @ui.page("/whatif/{number}", response_timeout=PATIENCE_S)
     async def run_page(request: Request, number: int) -> None:
         with frame(api, feed, request, f"What if {number}", "/whatif") as page:
             run = kept.get(number)
@@ -68,6 +79,7 @@ class _WhatIf:
         self._tuners: dict[str, bool] = {}
         self._values: dict[str, str] = {"span": "all of it"}
         self._run: Background | None = None
+        self._chosen: set[int] = set()
         with panel("Question", "runs in the twin, in a process beside the control plane"):
             self._form()
             with ui.element("div").classes("fb-row").style("margin-top: 14px"):
@@ -76,7 +88,10 @@ class _WhatIf:
                 self._stop.props("disabled")
                 self._progress = tag("span", "").props("role=status")
         self._result = ui.element("div")
-        with panel("Kept runs", "newest first, side by side"):
+        with panel("Kept runs", "newest first"):
+            with ui.element("div").classes("fb-row"):
+                button("Compare the chosen ones", self._compare, "compare_arrows")
+                button("Forget them", self._forget, "delete", "bad", page.rights.refusal)
             self._list = ui.element("div")
         self._show_kept()
 
@@ -156,8 +171,8 @@ class _WhatIf:
         if self._run is not None:
             return
         try:
-            question = self._question()
-            run = Background(["-m", "flyball.web.whatif_run"], json.dumps(question.as_dict()))
+            asked = self._question()
+            run = Background(["-m", "flyball.web.whatif_run"], json.dumps(asked.as_dict()))
         except (ValueError, Busy) as error:
             say(str(error), bad=True)
             return
@@ -171,17 +186,17 @@ class _WhatIf:
         finally:
             self._run = None
             self._stop.props("disabled")
-        self._conclude(question, run)
+        self._conclude(asked, run)
 
-    def _conclude(self, question: Question, run: Background) -> None:
+    def _conclude(self, asked: Question, run: Background) -> None:
         last = _last_row(run.lines())
         if "result" not in last:
             self._say(f"It could not be replayed: {last.get('error') or run.error_text()}")
             return
-        number = self._kept.add(question.as_dict(), last["result"])
+        number = self._kept.add(asked.as_dict(), last["result"])
         self._say(f"done, kept as run {number}")
         with again(self._result):
-            show_result(question.as_dict(), last["result"])
+            show_result(asked.as_dict(), last["result"])
         self._show_kept()
 
     def _end(self) -> None:
@@ -202,21 +217,55 @@ class _WhatIf:
                 return
             rows = [
                 (
+                    lambda run=run, first=row is run["result"]["rows"][0]: self._tick(run, first),
                     lambda run=run: link(f"run {run['number']}", f"/whatif/{run['number']}"),
                     moment(run["time"]), question_text(run["question"]),
-                    row["policy"], *_figures(row),
+                    row["policy"], *figures_of(row),
                 )
                 for run in runs
                 for row in run["result"]["rows"]
             ]  # fmt: skip
             names = (
+                "",
                 "Run",
                 "When",
                 "What is different",
                 "Policy",
                 *[name for _, name, _ in FIGURES],
             )
-            table(names, rows, range(4, len(names)), "Kept runs")
+            table(names, rows, range(5, len(names)), "Kept runs")
+
+    def _tick(self, run: Mapping[str, Any], is_first: bool) -> None:
+        """Add the box that chooses a run, in its first row."""
+        if not is_first:
+            return
+        number = int(run["number"])
+        box = ui.element("input").props(f'type=checkbox aria-label="Choose run {number}"')
+        box.props["checked"] = number in self._chosen
+        box.on("change", lambda sent: self._choose(number, bool(sent.args)),
+               js_handler="(e) => emit(e.target.checked)")  # fmt: skip
+
+    def _choose(self, number: int, on: bool) -> None:
+        (self._chosen.add if on else self._chosen.discard)(number)
+
+    def _compare(self) -> None:
+        if len(self._chosen) < 2:
+            say("Choose two or more runs by the boxes at their left.")
+            return
+        numbers = ",".join(map(str, sorted(self._chosen)[:MOST_COMPARED]))
+        ui.navigate.to(f"/whatif/compare?runs={numbers}")
+
+    async def _forget(self) -> None:
+        if not self._chosen:
+            say("Choose runs by the boxes at their left.")
+            return
+        count = len(self._chosen)
+        text = "Their figures are removed. This cannot be undone."
+        if await question(f"Forget {count} run{'s' * (count != 1)}?", text, "Forget them"):
+            for number in self._chosen:
+                self._kept.remove(number)
+            self._chosen.clear()
+            self._show_kept()
 
 
 def _progress_text(lines: Sequence[str], took_s: float) -> str:
@@ -234,89 +283,3 @@ def _last_row(lines: Sequence[str]) -> dict[str, Any]:
             continue
         return row
     return {}
-
-
-def question_text(question: Mapping[str, Any]) -> str:
-    """Return what differs from the present, in a few words."""
-    parts = []
-    if question["since_s"]:
-        parts.append(f"since {moment(question['since_s'])}")
-    if question["device"]:
-        parts.append(question["device"])
-    if question["nodes"] != 1:
-        parts.append(f"{question['nodes']:g} x the nodes")
-    if question["budget_w"]:
-        parts.append(f"{question['budget_w']:,.0f} W")
-    if question["tuners"]:
-        parts.append(f"tuners {question['tuners']}")
-    if question["noise"]:
-        parts.append(f"noise {question['noise']:g}, {question['seeds']} runs")
-    return ", ".join(parts) or "only the policy"
-
-
-def show_result(question: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-    """Add the result of a run: figures by policy, and differences with intervals."""
-    rows = result["rows"]
-    trace = result["trace"]
-    with panel("Result", f"{trace['jobs']:,} jobs over {duration_text(trace['span_s'])}"):
-        tag("div", f"Different: {question_text(question)}", "note")
-        names = ("Policy", *[name for _key, name, _form in FIGURES])
-        cells = [(row["policy"], *_figures(row)) for row in rows]
-        table(names, cells, range(1, len(names)), "Figures by policy")
-        _recorded(result)
-        for gap in result.get("differences", []):
-            tag("div", _gap_text(gap))
-        if "differences" not in result and len(rows) > 1:
-            text = "Nothing here is random, so there is one run and no interval; "
-            tag("div", text + "give several runs and an error of estimates to get one.", "note")
-        Chart(_bars(rows), "Mean completion and wait by policy")
-        for remark in result.get("notes", []):
-            tag("div", f"Note: {remark}", "note")
-
-
-def _figures(row: Mapping[str, Any]) -> list[str]:
-    """Return the figures of a policy as text; `-` = not defined, as of an empty window."""
-    values = [(form, row[key]) for key, _name, form in FIGURES]
-    return [form(value) if math.isfinite(value) else "-" for form, value in values]
-
-
-def _recorded(result: Mapping[str, Any]) -> None:
-    """Add how it really went, as means over the jobs."""
-    recorded = result.get("recorded") or {}
-    words = [
-        f"{key.removesuffix('_s')} {duration_text(recorded[key]['mean'])}"
-        for key in ("completion_s", "wait_s")
-        if isinstance(recorded.get(key), Mapping)
-    ]
-    if words:
-        tag("div", f"As it really went: mean {', mean '.join(words)}", "note")
-
-
-def _gap_text(gap: Mapping[str, Any]) -> str:
-    parts = []
-    for key, name, _form in FIGURES:
-        change = gap.get(key, {}).get("percent")
-        if change:
-            mean, low, high = change
-            parts.append(f"{name} {mean:+.1f} % ({low:+.1f} to {high:+.1f})")
-    return f"{gap['policy']} against {gap['against']}: {'; '.join(parts)} (95 % intervals)"
-
-
-def _bars(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = [row["policy"] for row in rows]
-    return {
-        "grid": {"left": 62, "right": 12, "top": 34, "bottom": 40},
-        "legend": {"top": 0},
-        "tooltip": {"trigger": "axis", "valueFormatter": "$seconds"},
-        "xAxis": {"type": "category", "data": names},
-        "yAxis": {"type": "value", "axisLabel": {"formatter": "$seconds"}},
-        "series": [
-            {"name": name, "type": "bar", "data": [row[key] for row in rows],
-             "itemStyle": {"color": colour, "decal": {"symbol": "none"} if plain else
-                           {"symbol": "rect", "dashArrayX": [1, 0], "dashArrayY": [3, 4],
-                            "rotation": -0.78, "color": "rgba(255,255,255,0.45)"}}}
-            for key, name, colour, plain in (
-                ("completion_s", "Completion", "--c1", True), ("wait_s", "Wait", "--c2", False),
-            )
-        ],
-    }  # fmt: skip

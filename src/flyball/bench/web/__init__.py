@@ -1,0 +1,1 @@
+"""What the dashboard costs: first paint, viewers, many bars, memory over a long time."""
