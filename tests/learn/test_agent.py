@@ -9,8 +9,9 @@ import torch
 
 from flyball.learn.agent import Agent, Settings
 from flyball.learn.env.spaces import RESIDUALS, SIZE, STRATEGIES
-from flyball.learn.nets import BODIES, Memo
+from flyball.learn.nets import BODIES, Memo, Rule
 from flyball.learn.policy import artifact
+from flyball.learn.rivals.affine import affine_at, first_point
 from flyball.learn.served import load_policy
 
 RUNS = 8
@@ -22,6 +23,20 @@ def _seen(rng: np.random.Generator) -> np.ndarray[tuple[int, ...], np.dtype[np.f
     return rng.uniform(-1, 1, (RUNS, SIZE)).astype(np.float32)
 
 
+def _rule_point() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    size = len(first_point("linear"))
+    return np.random.default_rng(5).normal(0.0, 0.3, size)
+
+
+def _rule() -> Rule:
+    tensors = affine_at("linear", _rule_point()).tensors()
+    weight, bias = (
+        np.concatenate([tensors[f"advantage.{part}"], tensors[f"mean.{part}"]])
+        for part in ("weight", "bias")
+    )
+    return Rule(weight, bias)
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_an_agent_that_learned_nothing_is_the_incumbent(body: str) -> None:
     agent = Agent(Settings(body=body, **TINY), seed=1)
@@ -30,6 +45,19 @@ def test_an_agent_that_learned_nothing_is_the_incumbent(body: str) -> None:
         seen = _seen(np.random.default_rng(0))
         chosen, memo = agent.act(seen, ALL, memo, explore=False)
         assert not chosen.strategies.any() and not chosen.residuals.any()
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "dqn", "pg"])
+@pytest.mark.parametrize("body", BODIES)
+def test_an_agent_that_learned_nothing_is_the_rule_it_was_given(kind: str, body: str) -> None:
+    agent = Agent(Settings(kind=kind, body=body, **TINY), seed=1, rule=_rule())
+    policy = affine_at("linear", _rule_point())
+    for draw in range(3):
+        seen = _seen(np.random.default_rng(draw))
+        chosen, _ = agent.act(seen, ALL, agent.net.blank(RUNS), explore=False)
+        strategies, residuals = policy.choose(np.arange(RUNS), seen, np.full(RUNS, 4))
+        assert np.array_equal(chosen.strategies, strategies) and len(set(strategies.tolist())) > 1
+        assert np.allclose(chosen.residuals, residuals, atol=1e-4) and residuals.any()
 
 
 @pytest.mark.parametrize("kind", ["hybrid", "dqn", "pg"])
@@ -93,8 +121,12 @@ def test_it_imitates_a_teacher(kind: str) -> None:
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_file_chooses_what_the_net_chooses_epoch_after_epoch(body: str, tmp_path: Path) -> None:
-    agent, rng = Agent(Settings(body=body, **TINY), seed=4), np.random.default_rng(1)
+@pytest.mark.parametrize("has_rule", [False, True])
+def test_a_file_chooses_what_the_net_chooses_epoch_after_epoch(
+    body: str, has_rule: bool, tmp_path: Path
+) -> None:
+    rule = _rule() if has_rule else None
+    agent, rng = Agent(Settings(body=body, **TINY), seed=4, rule=rule), np.random.default_rng(1)
     with torch.no_grad():
         for parameter in agent.net.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

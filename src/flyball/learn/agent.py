@@ -17,6 +17,9 @@ through all epochs of a rollout, the strategies' values through the one that was
 
 `kind` leaves one out: "dqn" keeps all residuals at 0, "pg" chooses the strategy by the policy
 gradient as well. What is chosen is clipped to -1..1; the gradient is that of the unclipped draw.
+
+Given a rule, the agent begins as that rule instead of as the incumbent, and learns what to add to
+it; "dqn" keeps the rule's residuals.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ import torch
 from torch import Tensor
 
 from flyball.core.results import Floats, Ints
+from flyball.learn.env.spaces import STRATEGIES
 from flyball.learn.memory import Batch, Memory
-from flyball.learn.nets import Heads, Memo, Net
+from flyball.learn.nets import Heads, Memo, Net, Rule
 from flyball.learn.search.space import searched
 
 Bools = npt.NDArray[np.bool_]
@@ -40,7 +44,8 @@ Vector = npt.NDArray[np.float32]
 KINDS = ("hybrid", "dqn", "pg")
 LOG_ROOT = 0.5 * math.log(2.0 * math.pi)
 MARGIN = 0.05
-"""Least lead of an imitated strategy's value over that of every other one."""
+"""Least lead of an imitated strategy's value over that of every other one. A rule's odds count as
+so much value each: they decide until values are known, and then matter little."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +142,20 @@ class Agent:
         progress: part of the training that is over, from 0 to 1; sets the schedules.
     """
 
-    def __init__(self, settings: Settings, seed: int) -> None:
+    def __init__(self, settings: Settings, seed: int, rule: Rule | None = None) -> None:
+        """
+        Args:
+            settings: of the agent.
+            seed: of everything that is drawn.
+            rule: to begin with, its strategies' odds among the outputs; None = the incumbent.
+        """
         torch.set_num_threads(1)
         torch.manual_seed(seed)
         self.settings, self.progress = settings, 0.0
         self.rng = np.random.default_rng([seed, 1])
-        self.net = Net(settings.body, settings.width, settings.memory)
+        if rule is not None and settings.kind != "pg":
+            rule = _as_values(rule)
+        self.net = Net(settings.body, settings.width, settings.memory, rule)
         self.target = Net(settings.body, settings.width, settings.memory)
         self.target.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.Adam(self.net.parameters(), lr=settings.learning_rate)
@@ -182,9 +195,7 @@ class Agent:
                 strategies = self._explored(strategies, allowed)
             means = heads.means[torch.arange(len(seen)), torch.as_tensor(strategies)]
             drawn = means.double().numpy()
-            if self.settings.kind == "dqn":
-                drawn = np.zeros_like(drawn)
-            elif explore:
+            if self.settings.kind != "dqn" and explore:
                 noise = self.rng.standard_normal(drawn.shape)
                 drawn = drawn + noise * heads.spread.exp().double().numpy()
             chance, _ = self._chances(
@@ -382,6 +393,13 @@ def at_strategies(means: Tensor, strategies: Tensor) -> Tensor:
     """Return the means of the residuals under the strategies that were chosen."""
     index = strategies[..., None, None].expand(*strategies.shape, 1, means.shape[-1])
     return means.gather(-2, index)[..., 0, :]
+
+
+def _as_values(rule: Rule) -> Rule:
+    """Return a rule whose strategies' odds are values."""
+    factor = np.ones(len(rule.bias), np.float32)
+    factor[: len(STRATEGIES)] = MARGIN
+    return Rule(rule.weight * factor[:, None], rule.bias * factor)
 
 
 def _memo(part: dict[str, Any]) -> Memo:

@@ -4,7 +4,8 @@
 the rest of the observation, and remembers the epochs before with an LSTM; `mlp` reads the same
 numbers as one long row and remembers nothing. All else is equal, and tensors have the names and
 shapes that `policy.forward` serves them by. The last layers begin at zero, so an agent that has
-learned nothing is the incumbent.
+learned nothing is the incumbent, or the rule that it was given: weighted sums of the observation
+that are added to what it says, and that learning does not change.
 """
 
 from __future__ import annotations
@@ -25,6 +26,19 @@ CHANNELS = (8, 8)
 FIRST_SPREAD = -1.5
 """Logarithm of the standard deviation of residuals at first."""
 LEAST_SPREAD, MOST_SPREAD = -4.0, 0.0
+OUTPUTS = len(STRATEGIES) + len(RESIDUALS)
+
+
+class Rule(NamedTuple):
+    """Holds a rule to begin with: what it adds to the strategies' values and to the residuals.
+
+    Attributes:
+        weight: of the observation as it is, before it is normalised (outputs x numbers).
+        bias: of the outputs.
+    """
+
+    weight: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32]
 
 
 class Memo(NamedTuple):
@@ -56,16 +70,24 @@ class Net(nn.Module):
 
     Attributes:
         mean, scale: observations are normalised by these, which are set once and not learned.
+        rule_weight, rule_bias: of the rule that it begins with; 0 = the incumbent.
     """
 
     mean: Tensor
     scale: Tensor
+    rule_weight: Tensor
+    rule_bias: Tensor
 
-    def __init__(self, body: str, width: int, memory: int) -> None:
+    def __init__(self, body: str, width: int, memory: int, rule: Rule | None = None) -> None:
         super().__init__()
         self.is_recurrent, self.memory = body == "conv-lstm", memory
         self.register_buffer("mean", torch.zeros(SIZE))
         self.register_buffer("scale", torch.ones(SIZE))
+        self.register_buffer("rule_weight", torch.zeros(OUTPUTS, SIZE))
+        self.register_buffer("rule_bias", torch.zeros(OUTPUTS))
+        if rule is not None:
+            self.rule_weight.copy_(torch.as_tensor(rule.weight))
+            self.rule_bias.copy_(torch.as_tensor(rule.bias))
         if self.is_recurrent:
             self.conv1 = nn.Conv2d(SHAPE[0], CHANNELS[0], 3, padding=1)
             self.conv2 = nn.Conv2d(CHANNELS[0], CHANNELS[1], 3, stride=2, padding=1)
@@ -111,8 +133,10 @@ class Net(nn.Module):
             features = torch.relu(self.hidden1(torch.relu(self.hidden0(x))))
         advantage = self.advantage(features)
         values = self.value(features) + advantage - advantage.mean(dim=-1, keepdim=True)
-        means = torch.tanh(self.residuals(features))
-        means = means.reshape(*x.shape[:2], len(STRATEGIES), len(RESIDUALS))
+        rule = seen @ self.rule_weight.T + self.rule_bias
+        values = values + rule[..., : len(STRATEGIES)]
+        raw = self.residuals(features).reshape(*x.shape[:2], len(STRATEGIES), len(RESIDUALS))
+        means = torch.tanh(raw + rule[..., None, len(STRATEGIES) :])
         spread = self.spread.clamp(LEAST_SPREAD, MOST_SPREAD)
         return Heads(values, means, spread, self.critic(features)[..., 0]), memo
 
@@ -132,4 +156,6 @@ class Net(nn.Module):
                 out[f"mean.{part}"] = tensor.numpy() * np.float32(has_residuals)
             elif layer == "lstm":
                 out[name] = tensor.numpy()
+        if self.rule_bias.any() or self.rule_weight.any():
+            out |= {"rule.weight": self.rule_weight.numpy(), "rule.bias": self.rule_bias.numpy()}
         return {name: np.array(tensor, np.float32) for name, tensor in out.items()}

@@ -136,7 +136,7 @@ def test_a_training_run_becomes_an_arm_with_its_curve(tmp_path: Path) -> None:
     with RunFile(tmp_path / "runs.jsonl") as runs:
         compared = run(plan, runs, lambda _: None, 1)
     (row,) = mission_rows(compared, ("rule", "hybrid"))
-    assert row["kind"] == "rule" and row["seeds"] == 1 and row["converged_s"] > 0
+    assert row["kind"] == "rule" and row["seeds"] == 1 and row["converged_cpu_s"] > 0
     assert row["largest_devices"] == max(p.cluster.device_count for p in plan.problems)
 
 

@@ -112,7 +112,7 @@ def _arms(runs: Path | None, files: list[Path], look_aheads: int) -> list[Arm]:
     for path in files:
         name = arms.SHIPPED if path == shipped() else str(path)
         out.append(arms.file_arm(name, path))
-        out.append(arms.guarded(out[-1]))
+        out += arms.served_arms(out[-1])
     return out
 
 
@@ -136,7 +136,7 @@ def _content(compared: Compared) -> dict[str, Any]:
     from dataclasses import asdict
 
     from flyball.experiments.learning import compare as comparing
-    from flyball.experiments.learning.arms import INCUMBENT
+    from flyball.experiments.learning.arms import GUARDED, INCUMBENT, LOCAL
     from flyball.experiments.learning.mission import mission_rows
 
     heuristic, best = comparing.best_heuristic(compared), comparing.winner(compared)
@@ -151,6 +151,12 @@ def _content(compared: Compared) -> dict[str, Any]:
         "from_heuristic": comparing.rows(compared, heuristic),
         "winner": compared.plan.arms[best].name,
         "verdict": comparing.verdict(compared, best, heuristic),
+        "served": [
+            comparing.verdict(compared, at, heuristic)
+            for at, arm in enumerate(compared.plan.arms)
+            if arm.kind in (GUARDED, LOCAL)
+        ],
+        "phases": comparing.phases(compared),
         "mission": mission_rows(compared, ("dqn", "pg", "hybrid", "hybrid-mlp")),
     }
 
@@ -171,14 +177,24 @@ def _print(content: dict[str, Any], compared: Compared) -> None:
         columns = ("learner", "seeds", "converged", "sample eff.", "spread", "largest", "gain")
         cells = [_mission_cells(row) for row in content["mission"]]
         print_table("Learners; columns are defined in docs/concept/training.md", columns, cells)
-    verdict = content["verdict"]
-    overall = verdict["overall"]
-    if overall is not None:
+    for title, verdict in (
+        ("winner", content["verdict"]), *(("served", one) for one in content["served"])
+    ):  # fmt: skip
+        overall = verdict["overall"]
+        if overall is None:
+            continue
         typer.echo(
-            f"winner: {verdict['arm']}, {overall['median']:+.1f} % in the median "
+            f"{title}: {verdict['arm']}, {overall['median']:+.1f} % in the median "
             f"({overall['median_low']:+.1f} to {overall['median_high']:+.1f}) against "
             f"{verdict['heuristic']}; "
             + ("meets the bar" if verdict["meets"] else "does not meet the bar of -3 %")
+        )
+    for row in content["phases"]:
+        value = row["objective"]
+        typer.echo(
+            f"two phases: {row['arm']} against {row['without']}: {value['mean']:+.1f} % "
+            f"({value['low']:+.1f} to {value['high']:+.1f}); completion "
+            f"{row['completion']['mean']:+.1f}, cost {row['cost']['mean']:+.1f} %"
         )
 
 
@@ -196,10 +212,10 @@ def _mission_cells(row: dict[str, Any]) -> tuple[str, ...]:
     def text(value: float | None, form: str) -> str:
         return "-" if value is None else format(value, form)
 
-    converged = row["converged_s"]
+    converged = row["converged_cpu_s"]
     return (
         row["kind"], str(row["seeds"]),
-        "-" if converged is None else f"{converged / 60:.1f} min",
+        "-" if converged is None else f"{converged / 60:.1f} cpu-min",
         text(row["sample_efficiency"], ".0%"), text(row["spread"], ".1f"),
         f"{row['largest_devices']} devices", f"{row['gain']:+.1f} %",
     )  # fmt: skip

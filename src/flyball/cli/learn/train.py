@@ -25,13 +25,14 @@ PARTS = 100
 EXAMPLES = """\b
 Examples:
   flyball learn train --minutes 20 --out runs/linear
-  flyball learn train --kind hybrid --minutes 15 --out runs/hybrid-s1
+  flyball learn train --kind hybrid --start runs/rule --minutes 15 --out runs/hybrid-s1
   flyball learn train --kind rule --steps 40 --out runs/rule --seed 2
   flyball learn train --kind linear --start runs/rule --minutes 10 --out runs/linear
   flyball learn train --history ~/.local/state/flyball -c mine.yaml --out runs/mine
   flyball replay jobs.csv -c mine.yaml --policy tuned,learned:runs/mine/policy.safetensors
 \b
 Kinds: fixed, rule, linear, mlp (evolution), bandit, dqn, pg, hybrid, hybrid-mlp (need torch).
+--start: evolution goes on from that policy; an agent learns what to add to it.
 Ctrl-C stops after the present step; the same command goes on. The same --seed and --steps
 give the same curve.csv and the same weights.
 """
@@ -58,7 +59,8 @@ def train(
         ),
     ] = None,
     start: Annotated[
-        Path | None, typer.Option(help="Begin with the policy of this run (fixed, rule, linear).")
+        Path | None,
+        typer.Option(help="Begin with the policy of this run: fixed, rule or linear."),
     ] = None,
     epoch_s: Annotated[float, typer.Option(help="Virtual seconds between two actions.")] = 1800.0,
     population: Annotated[int, typer.Option(help="Evolution: policies in a generation.")] = 16,
@@ -215,7 +217,8 @@ def _print(trained: Trained) -> None:
         return
     percent = 100.0 * math.expm1(trained.score)
     typer.echo(
-        f"{trained.steps} steps, {trained.epochs:,} epochs, {trained.seconds / 60:.1f} min; "
+        f"{trained.steps} steps, {trained.epochs:,} epochs, {trained.seconds / 60:.1f} min "
+        f"({trained.cpu_s / 60:.1f} of the processor); "
         f"best on validation problems: {percent:+.1f} % of the incumbent's completion x cost"
     )
     if trained.hash:

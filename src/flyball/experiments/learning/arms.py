@@ -9,9 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from flyball.app import PolicySetting, build_twin, policy_settings, tuned, tuning_setting
+from flyball.app import PolicySetting, build_twin, tuned, tuning_setting
 from flyball.core.errors import BadInput
 from flyball.learn.env.problems import Problem
+from flyball.learn.env.spaces import INCUMBENT as INCUMBENT_KNOBS
+from flyball.learn.policy.artifact import read
+from flyball.learn.policy.forward import Net
+from flyball.learn.policy.governed import GovernedTwin
+from flyball.learn.policy.governor import Governor
 from flyball.learn.rivals.look_ahead import LookSettings, look_ahead
 from flyball.learn.served import load_policy
 from flyball.learn.training.folder import KEPT, POLICY, read_settings
@@ -21,6 +26,8 @@ from flyball.schedule.policies.registry import get_policy
 INCUMBENT, MARKET, LOOK_AHEAD, SHIPPED = "incumbent", "power rule", "look-ahead", "learned"
 GUARDED = "learned, guarded"
 """Kind of an arm that serves a policy file with all its guards, as `replay -p learned` does."""
+LOCAL = "learned, local"
+"""The same with the local phase, which gives each running job a cap of its own."""
 MARKET_RULE = (
     *("power.slowdown=0.25", "power.spare=0", "power.follow=1", "power.deepest=0.5"),
 )  # fmt: skip
@@ -95,17 +102,20 @@ def file_arm(name: str, path: Path) -> Arm:
     return Arm(name, kind, str(path), str(card["sha256"])[:16])
 
 
-def guarded(arm: Arm) -> Arm:
-    """Return the arm of the same policy file, served with its guards."""
-    return Arm(f"{arm.name}, guarded", GUARDED, arm.path, arm.digest)
+def served_arms(arm: Arm) -> list[Arm]:
+    """Return the arms of the same policy file, served with its guards: in one phase and in two."""
+    return [
+        Arm(f"{arm.name}, guarded", GUARDED, arm.path, arm.digest),
+        Arm(f"{arm.name}, local", LOCAL, arm.path, arm.digest),
+    ]
 
 
 def run_arm(arm: Arm, problem: Problem, epoch_s: float) -> RunTotals:
     """Run a problem to its end under an arm."""
     if arm.kind == MARKET:
         return _replayed(market_policy(), problem)
-    if arm.kind == GUARDED:
-        return _replayed(policy_settings(f"learned:{arm.path}", [])[0], problem)
+    if arm.kind in (GUARDED, LOCAL):
+        return _served(arm, problem)
     if arm.kind == LOOK_AHEAD:
         return look_ahead([problem], LookSettings(), epoch_s, problem.seed)[0][0]
     policy = _policy(arm.path) if arm.path else None
@@ -131,5 +141,16 @@ def market_policy() -> PolicySetting:
 def _replayed(policy: PolicySetting, problem: Problem) -> RunTotals:
     """Run a problem as `flyball replay` would."""
     twin = build_twin(problem.cluster, problem.workload, policy, problem.effects)
+    twin.run()
+    return totals_of(twin, problem.priorities)
+
+
+def _served(arm: Arm, problem: Problem) -> RunTotals:
+    """Run a problem under a policy with its guards, told what counts here."""
+    governor = Governor(Net(read(Path(arm.path))), problem.priorities)
+    twin = GovernedTwin(
+        governor, problem.cluster, problem.workload, INCUMBENT_KNOBS, problem.effects,
+        local=arm.kind == LOCAL,
+    )  # fmt: skip
     twin.run()
     return totals_of(twin, problem.priorities)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flyball.core.intervals import student_95
-from flyball.experiments.learning.arms import GUARDED, INCUMBENT, Arm, run_arm
+from flyball.experiments.learning.arms import GUARDED, INCUMBENT, LOCAL, Arm, run_arm
 from flyball.experiments.learning.instances import Instance, problem_of
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.workers import Workers
@@ -24,7 +24,7 @@ from flyball.learn.whole_runs import RunTotals
 
 CODE = (
     *("core/**/*.py", "physics/**/*.py", "schedule/**/*.py", "twin/**/*.py", "tune/power.py"),
-    *("learn/env/*.py", "learn/rivals/*.py", "learn/whole_runs.py", "learn/policy/forward.py"),
+    *("learn/env/*.py", "learn/rivals/*.py", "learn/whole_runs.py", "learn/policy/*.py"),
     *("predict/signals.py", "data/*.toml", "data/scenarios.yaml", "data/clusters.yaml"),
 )
 """Sources that a run depends on besides its instance and arm."""
@@ -248,10 +248,24 @@ def winner(compared: Compared) -> int:
     ranked = [
         (figures.median, at)
         for at, arm in enumerate(compared.plan.arms)
-        if arm.path and arm.kind not in ("bandit", GUARDED)
+        if arm.path and arm.kind not in ("bandit", GUARDED, LOCAL)
         and (figures := change(compared.changes(at, base, everything, "objective")))
     ]  # fmt: skip
     return min(ranked)[1] if ranked else base
+
+
+def phases(compared: Compared) -> list[dict[str, Any]]:
+    """Return the change from one phase to two of every policy that was served in both ways."""
+    arms, out = compared.plan.arms, []
+    for two in (at for at, arm in enumerate(arms) if arm.kind == LOCAL):
+        one = next(at for at, arm in enumerate(arms)
+                   if arm.kind == GUARDED and arm.path == arms[two].path)  # fmt: skip
+        row: dict[str, Any] = {"arm": arms[two].name, "without": arms[one].name}
+        for what in ("objective", "completion", "cost"):
+            figures = change(compared.changes(two, one, compared.groups()[PLAIN], what))
+            row[what] = asdict(figures) if figures else None
+        out.append(row)
+    return out
 
 
 def verdict(compared: Compared, arm: int, heuristic: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 | column | definition |
 |---|---|
-| time to converge | wall time until validation was within 1 point (%) of the best it reached |
+| time to converge | processor time until validation was within 1 point (%) of the best it reached |
 | sample efficiency | part of the best validation gain reached after a quarter of the epochs |
 | spread over seeds | standard deviation over seeds of the gain on the held-out set, in points |
 | largest cluster run | devices of the largest instance that it governed |
@@ -50,8 +50,8 @@ def mission_rows(compared: Compared, kinds: Sequence[str]) -> list[dict[str, Any
         out.append({
             "kind": kind,
             "seeds": len(gains),
-            "converged_s": _mean([_converged_s(*curve) for curve in curves]),
-            "trained_s": _mean([float(curve[1][-1]) for curve in curves]),
+            "converged_cpu_s": _mean([_converged_s(*curve) for curve in curves]),
+            "trained_cpu_s": _mean([float(curve[1][-1]) for curve in curves]),
             "sample_efficiency": _mean([_efficiency(*curve) for curve in curves]),
             "spread": float(np.std(gains, ddof=1)) if len(gains) > 1 else None,
             "largest_devices": largest,
@@ -61,11 +61,11 @@ def mission_rows(compared: Compared, kinds: Sequence[str]) -> list[dict[str, Any
 
 
 def _curve(path: Path) -> tuple[Floats, Floats, Floats] | None:
-    """Return the validation scores of a run, when they were taken and after how many epochs."""
+    """Return the validation scores of a run, and the processor time and epochs until each."""
     if not (path / CURVE).exists():
         return None
     with (path / TIMES).open(encoding="utf-8", newline="") as file:
-        seconds = [float(row["seconds"]) for row in DictReader(file)]
+        seconds = [float(row["cpu_s"]) for row in DictReader(file)]
     points = [
         (row["validation"], second, row["epochs"])
         for row, second in zip(read_curve(path), seconds, strict=True)

@@ -27,6 +27,7 @@ Span = tuple[float, float]
 DEVICES = ("H100", "A100", "V100", "P100", "T4", "K80", "RTX2080Ti", "A40")
 LEAST_MEMORY_GIB = 10.0
 """Memory of a job at most, so that every drawn cluster can hold it."""
+MOSTLY_SHORT = 0.9
 SIGNAL_WEEKS = 8
 """Length of a drawn series; four weeks of it lie before time 0, so that forecasts have errors."""
 
@@ -40,6 +41,8 @@ class Domain:
         nodes: of each kind.
         devices: in a node, one of these.
         presets: of the generator, one of these.
+        models: part of the problems in which every job trains a model with measured speeds.
+        short: part of the problems in which nine jobs in ten are short.
         jobs: in a workload.
         load: offered on the reference device.
         sigma: spread of the errors of estimates.
@@ -50,12 +53,14 @@ class Domain:
         max_duration_s: longest job.
     """
 
-    groups: tuple[int, int] = (1, 4)
+    groups: tuple[int, int] = (1, 6)
     nodes: tuple[int, int] = (1, 6)
-    devices: tuple[int, ...] = (4, 8)
+    devices: tuple[int, ...] = (2, 4, 8)
     presets: tuple[str, ...] = ("mixed", "philly-like", "helios-like")
+    models: float = 0.2
+    short: float = 0.2
     jobs: tuple[int, int] = (300, 700)
-    load: Span = (0.3, 1.2)
+    load: Span = (0.4, 1.3)
     sigma: Span = (0.0, 1.4)
     restart_s: Span = (5.0, 300.0)
     checkpoint_s: float = 45.0
@@ -157,6 +162,10 @@ def draw_workload(
     largest = max(min(group.count, 2) * group.devices for group in cluster.groups)
     count = sum(size <= largest for size in settings.sizes)
     cut: dict[str, Any] = {name: getattr(settings, name)[:count] for name in ("sizes", *BY_SIZE)}
+    if rng.random() < domain.models:
+        cut |= {"model_share": 1.0, "fraction_share": 0.0}
+    if rng.random() < domain.short:
+        cut["short_share"] = (MOSTLY_SHORT,) * count
     total = sum(cut["size_share"])
     cut["size_share"] = tuple(share / total for share in cut["size_share"])
     settings = replace(
@@ -188,7 +197,7 @@ def draw_price(rng: np.random.Generator) -> Signal:
     """Draw an hourly price of a day-ahead market: two peaks, a dip at noon, noise that lasts."""
     hours = np.arange(SIGNAL_WEEKS * 7 * 24, dtype=np.float64)
     day = hours % 24
-    swing, dip = rng.uniform(0.1, 0.6), rng.uniform(0.0, 0.6)
+    swing, dip = rng.uniform(0.1, 0.8), rng.uniform(0.0, 0.8)
     shape = 1.0 + swing * (_bump(day, 8.0, 2.0) + 1.3 * _bump(day, 19.0, 2.5))
     shape -= dip * _bump(day, 13.0, 2.5) + rng.uniform(0.1, 0.4) * _bump(day, 3.0, 3.0)
     shape *= np.where(hours // 24 % 7 >= 5, rng.uniform(0.7, 1.0), 1.0)

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from flyball.learn.env.spaces import RESIDUALS, SLICES, Vector, number_names
+from flyball.learn.env.spaces import RESIDUALS, SLICES, STRATEGIES, Vector, number_names
 from flyball.learn.policy.forward import PATTERN, Net, Output
 
 SHOWN = 5
@@ -32,15 +32,17 @@ def moved_by(net: Net, observation: Vector, out: Output, h: Vector, c: Vector) -
         h, c: its memory before.
     """
     x = net.normalised(observation)
-    best = int(np.argmax(out.q))
+    best, of_outputs = int(np.argmax(out.q)), np.zeros(len(STRATEGIES) + len(RESIDUALS), np.float32)
     if best:
         weights = net.tensor("advantage.weight")
         gradient = weights[best] - weights[0]
+        of_outputs[best], of_outputs[0] = 1.0, -1.0
     else:
         means = net.tensor("mean.weight").reshape(-1, len(RESIDUALS), len(out.hidden))[0]
         at = int(np.argmax(np.abs(out.residuals)))
         gradient = means[at] * np.sign(out.residuals[at])
-    parts = net.gradient(x, h, c, gradient) * x
+        of_outputs[len(STRATEGIES) + at] = np.sign(out.residuals[at])
+    parts = (net.gradient(x, h, c, gradient) + net.rule_gradient(of_outputs)) * x
     return _named(parts)
 
 

@@ -15,6 +15,9 @@ strategies, K that of residuals. Weights are laid out as torch lays them out.
     advantage.weight, .bias   S x H            dueling: q = value + advantage - its mean
     mean.weight, .bias        K x H or SK x H  of the residuals, before tanh; with S K rows those of
                                                the chosen strategy
+    rule.weight, .bias        S + K x in       optional: a rule that the net adds to. Sums of the
+                                               observation as it is, added to the q and, before
+                                               tanh, to the residuals
 
 The strategy is that of the highest q among those of the mask; the residuals are tanh(mean).
 """
@@ -47,6 +50,7 @@ KERNEL = 3
 Mask = npt.NDArray[np.bool_]
 HALF = (PATTERN_SHAPE[1] + 1) // 2, (PATTERN_SHAPE[2] + 1) // 2
 """Rows and columns after a stride of 2."""
+_NO_RULE: Vector = np.zeros(len(STRATEGIES) + len(RESIDUALS), np.float32)
 
 
 class Output(NamedTuple):
@@ -68,6 +72,7 @@ class Net:
 
     Attributes:
         file: the policy.
+        has_rule: whether it adds to a rule.
         h, c: memory of the LSTM.
     """
 
@@ -81,6 +86,7 @@ class Net:
         self._t = tensors
         self._recurrent = file.card["kind"] == "conv-lstm"
         self._tanh = file.card.get("activation", "relu") == "tanh"
+        self.has_rule = "rule.weight" in tensors
         _Shapes(file).check(self._recurrent)
         self._scale: Vector = np.maximum(tensors["norm.scale"], np.float32(1e-6))
         self._hidden = sum(name.startswith("hidden") for name in tensors) // 2
@@ -111,10 +117,12 @@ class Net:
         hidden, self.h, self.c = self.hidden_of(self.normalised(observation), self.h, self.c)
         q = self._linear("advantage", hidden)
         q = q - q.mean() + self._linear("value", hidden)[0]
+        rule = self._linear("rule", observation) if self.has_rule else _NO_RULE
+        q = q + rule[: len(STRATEGIES)]
         allowed = q if mask is None else np.where(mask, q, -np.inf)
         best = int(np.argmax(allowed))
         means = self._linear("mean", hidden).reshape(-1, len(RESIDUALS))
-        residuals = np.tanh(means[best if len(means) > 1 else 0])
+        residuals = np.tanh(means[best if len(means) > 1 else 0] + rule[len(STRATEGIES) :])
         return Output(q.astype(np.float32), residuals.astype(np.float32), hidden)
 
     def act(self, observation: Mapping[str, Vector]) -> Action:
@@ -139,6 +147,17 @@ class Net:
     def tensor(self, name: str) -> Vector:
         """Return a tensor of the file."""
         return self._t[name]
+
+    def rule_gradient(self, of_outputs: Vector) -> Vector:
+        """Return the gradient by the normalised observation of what the rule adds.
+
+        Args:
+            of_outputs: weights of the values and of the residuals before tanh.
+        """
+        if not self.has_rule:
+            return np.zeros(SIZE, np.float32)
+        out: Vector = (of_outputs @ self._t["rule.weight"]) * self._scale
+        return out
 
     def gradient(self, x: Vector, h: Vector, c: Vector, of_hidden: Vector) -> Vector:
         """Return the gradient by the normalised observation of a linear function of the hidden.
@@ -266,6 +285,8 @@ class _Shapes:
         if rows not in (len(RESIDUALS), len(RESIDUALS) * len(STRATEGIES)):
             raise self._bad("mean.weight", f"{rows} rows")
         self._layer("mean", last, rows)
+        if "rule.weight" in self._file.tensors:
+            self._layer("rule", SIZE, len(STRATEGIES) + len(RESIDUALS))
 
     def _recurrent(self) -> int:
         first = self._conv("conv1", PATTERN_SHAPE[0])

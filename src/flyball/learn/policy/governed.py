@@ -70,12 +70,11 @@ class GovernedTwin(Twin):
                 cap_running([self], np.array([level]), np.array([now]))
             self.set_knobs(knobs)
         if self.local and not choice.fallback:
-            self._refine(now, float(outside[:, 0].max()) or 1.0)
+            self._refine(now)
 
-    def _refine(self, now: int, dear: float) -> None:
+    def _refine(self, now: int) -> None:
         """Put each running job under a cap of its own."""
         kernel.advance_to(self.state, self._packed, now)
-        floor = int(self._packed[0].cap)
-        plan = cap_plan(self.state, now, floor, self.governor.priorities, dear)
+        plan = cap_plan(self.state, now, int(self._packed[0].cap))
         if len(plan):
             self._carry_out(plan, now)

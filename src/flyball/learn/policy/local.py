@@ -3,13 +3,14 @@
 The policy chooses one cap for all jobs. Here each running job gets its own, by projected gradient
 on
 
-    J = alpha log(sum w T(c)) + beta log(sum k T(c) W(c))
+    J = a log(sum w T(c)) + log(sum T(c) W(c))
 
 over the caps c of all running jobs at once. T is a job's time left, W what it draws with its share
 of the host, both from the twin's tables of caps, interpolated between levels. w is 1 plus the
-waiting jobs that its devices hold up. k is what energy costs now over the mean of the coming day:
-what is drawn while it is dear counts more. The logarithms make it the product that is judged: time
-in the system times cost. The result is rounded to levels, and kept only if J is lower there.
+waiting jobs that its devices hold up. a is how much time matters beside energy *by the policy's own
+choice*: with it no other cap for all would be better than the one that was chosen. So the policy
+says what time is worth now, with all that it knows of price, load and queue, and this phase spends
+it where it buys most. The result is rounded to levels, and kept only if J is lower there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flyball.core.codes import ActionKind, Reason, Status
 from flyball.core.records import ACTION, CAP_LEVELS, Records, records
 from flyball.core.state import State
 from flyball.core.units import MILLI_PER_DEVICE
-from flyball.learn.env.spaces import PRIORITIES, Floats, Ints
+from flyball.learn.env.spaces import Floats, Ints
 
 STEPS = 60
 """Steps of the gradient."""
@@ -31,7 +32,8 @@ STEP = 2.0
 """Length of the first step, in levels of the job that moves most; later ones are shorter."""
 POLISHED = 3
 """Times that levels are chosen anew at the prices of the last ones."""
-ALPHA, BETA = PRIORITIES.index("alpha"), PRIORITIES.index("beta")
+LEAST, MOST = 0.1, 100.0
+"""Bounds of what time is worth beside energy."""
 
 
 class Jobs(NamedTuple):
@@ -76,35 +78,41 @@ def running_jobs(state: State, now_us: int) -> Jobs:
     return Jobs(ids, time, time * watts, weight, run["cap"].astype(np.int64))
 
 
-def refine(jobs: Jobs, floor: int, priorities: Floats, dear: float) -> Ints:
-    """Return the level of each job, none weaker than that of the strategy.
+def refine(jobs: Jobs, chosen: int) -> Ints:
+    """Return the level of each job.
 
     Args:
         jobs: the running ones.
-        floor: level of the strategy's cap.
-        priorities: see `spaces.PRIORITIES`.
-        dear: cost of energy now over its mean of the coming day; 1 = not known.
+        chosen: level of the cap that the policy chose for all; 0 = none, and none is set here.
     """
-    start = np.full(len(jobs.ids), float(floor))
-    if not len(start) or priorities[BETA] <= 0.0:
-        return start.astype(np.int64)
-    alpha, beta = float(priorities[ALPHA]), float(priorities[BETA]) * dear
-    at = start.copy()
+    start = np.full(len(jobs.ids), chosen, np.int64)
+    if not len(start) or chosen == 0:
+        return start
+    worth, at = worth_of_time(jobs, chosen), start.astype(float)
     for step in range(STEPS):
-        slope = _slope(jobs, at, alpha, beta)
+        slope = _slope(jobs, at, worth)
         largest = float(np.abs(slope).max())
         if largest <= 0.0:
             break
         length = STEP / (1.0 + step / 10.0) / largest
-        at = np.clip(at - length * slope, floor, CAP_LEVELS - 1)
-    best = start.astype(np.int64)
-    for levels in _rounded(jobs, at, floor, alpha, beta):
-        if objective(jobs, levels, alpha, beta) < objective(jobs, best, alpha, beta):
+        at = np.clip(at - length * slope, 0, CAP_LEVELS - 1)
+    best = start
+    for levels in _rounded(jobs, at, worth):
+        if objective(jobs, levels, worth) < objective(jobs, best, worth):
             best = levels
     return best
 
 
-def _rounded(jobs: Jobs, at: Floats, floor: int, alpha: float, beta: float) -> Iterator[Ints]:
+def worth_of_time(jobs: Jobs, chosen: int) -> float:
+    """Return the weight of time beside energy at which one cap for all is best at a level."""
+    low, high = max(0, chosen - 1), min(CAP_LEVELS - 1, chosen + 1)
+    weighed = jobs.time * jobs.weight[:, None]
+    slower = float(np.log(weighed[:, high].sum() / weighed[:, low].sum()))
+    saved = float(np.log(jobs.energy[:, low].sum() / jobs.energy[:, high].sum()))
+    return min(max(saved / max(slower, 1e-6), LEAST), MOST)
+
+
+def _rounded(jobs: Jobs, at: Floats, worth: float) -> Iterator[Ints]:
     """Yield levels near some caps, then each job's best level at the prices that these imply.
 
     Measured curves are not convex, so the gradient may end at a level beside a better one.
@@ -114,19 +122,18 @@ def _rounded(jobs: Jobs, at: Floats, floor: int, alpha: float, beta: float) -> I
     weighed = jobs.time * jobs.weight[:, None]
     for _ in range(POLISHED):
         time, energy = weighed[rows, levels].sum(), jobs.energy[rows, levels].sum()
-        cost = alpha * weighed / time + beta * jobs.energy / energy
-        levels = floor + cost[:, floor:].argmin(axis=1)
+        levels = (worth * weighed / time + jobs.energy / energy).argmin(axis=1)
         yield levels
 
 
-def objective(jobs: Jobs, levels: Ints, alpha: float, beta: float) -> float:
+def objective(jobs: Jobs, levels: Ints, worth: float) -> float:
     """Return J at some levels."""
     rows = np.arange(len(levels))
     time = float((jobs.weight * jobs.time[rows, levels]).sum())
-    return float(alpha * np.log(time) + beta * np.log(float(jobs.energy[rows, levels].sum())))
+    return float(worth * np.log(time) + np.log(float(jobs.energy[rows, levels].sum())))
 
 
-def _slope(jobs: Jobs, at: Floats, alpha: float, beta: float) -> Floats:
+def _slope(jobs: Jobs, at: Floats, worth: float) -> Floats:
     """Return the gradient of J by the levels, taken as continuous."""
     low = np.minimum(np.floor(at).astype(np.int64), CAP_LEVELS - 2)
     part, rows = at - low, np.arange(len(at))
@@ -137,15 +144,13 @@ def _slope(jobs: Jobs, at: Floats, alpha: float, beta: float) -> Floats:
 
     time, time_slope = value_and_slope(jobs.time * jobs.weight[:, None])
     energy, energy_slope = value_and_slope(jobs.energy)
-    return np.asarray(
-        alpha * time_slope / time.sum() + beta * energy_slope / energy.sum(), np.float64
-    )
+    return np.asarray(worth * time_slope / time.sum() + energy_slope / energy.sum(), np.float64)
 
 
-def cap_plan(state: State, now_us: int, floor: int, priorities: Floats, dear: float) -> Records:
+def cap_plan(state: State, now_us: int, chosen: int) -> Records:
     """Return the actions that put the running jobs under their own caps."""
     jobs = running_jobs(state, now_us)
-    levels = refine(jobs, floor, priorities, dear)
+    levels = refine(jobs, chosen)
     changed = np.flatnonzero(levels != jobs.level)
     plan: Any = records(len(changed), ACTION)
     plan["kind"], plan["node"] = int(ActionKind.CAP), -1

@@ -20,7 +20,7 @@ from flyball.core.results import Floats, Ints
 from flyball.learn.agent import Agent, Settings
 from flyball.learn.env.govern import GovernBatch, GovernSettings
 from flyball.learn.env.spaces import SIZE, Vector, strategy_mask
-from flyball.learn.nets import Memo
+from flyball.learn.nets import Memo, Rule
 from flyball.learn.rivals.look_ahead import LookSettings, look_ahead
 from flyball.learn.training.limits import Limits, excess
 from flyball.learn.training.sources import TRAIN, problems_of
@@ -76,16 +76,19 @@ class AgentTrainer:
         agent: what is trained.
     """
 
-    def __init__(self, setup: Setup, settings: Settings, warm: bool = True) -> None:
+    def __init__(
+        self, setup: Setup, settings: Settings, warm: bool = True, rule: Rule | None = None
+    ) -> None:
         """
         Args:
             setup: common to trainers.
             settings: of the agent.
-            warm: imitate sampled look-ahead first.
+            warm: imitate sampled look-ahead first; not done over a rule.
+            rule: to begin with; None = the incumbent.
         """
-        self.setup, self.warm = setup, warm
+        self.setup, self.warm = setup, warm and rule is None
         self.settings = replace(settings, rollout=min(settings.rollout, EPOCHS))
-        self.agent = Agent(self.settings, setup.seed)
+        self.agent = Agent(self.settings, setup.seed, rule)
         self.limits = Limits(setup.limits)
         self.steps = self.epochs = 0
         self.low, self.high = np.full(SIZE, np.inf), np.full(SIZE, -np.inf)

@@ -5,7 +5,7 @@
 | `settings.json` | what was asked for; a run is only resumed with the same |
 | `checkpoint/` | the trainer's state: `state.json` and `arrays.npz`, plain numbers only |
 | `curve.csv` | one row a step; the same for the same seed and steps |
-| `times.csv` | seconds since the begin, by step |
+| `times.csv` | seconds since the begin and of the processor, by step |
 | `curve.png` | both curves |
 | `policy.safetensors`, `policy.json` | the best policy so far by validation, and its card |
 | `policy.npz` | instead of them, of a kind that no policy file can hold |
@@ -37,6 +37,7 @@ class RunFolder:
         path: the folder.
         rows: the curve.
         seconds: when each step was over.
+        cpu_s: processor time used until then, of all cores.
         best: validation score of the policy that is kept; None = none is.
     """
 
@@ -49,6 +50,7 @@ class RunFolder:
         self.path = path
         self.rows: list[Row] = []
         self.seconds: list[float] = []
+        self.cpu_s: list[float] = []
         self.best: float | None = None
         plain = json.loads(json.dumps(settings))
         if (path / SETTINGS).exists():
@@ -80,8 +82,8 @@ class RunFolder:
             content = json.loads((folder / STATE).read_text("utf-8"))
             with np.load(folder / content["arrays"], allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            self.rows, self.seconds = content["rows"], content["seconds"]
-            self.best = content["best"]
+            self.rows, self.best = content["rows"], content["best"]
+            self.seconds, self.cpu_s = content["seconds"], content["cpu_s"]
             return Saved(content["values"], arrays)
         except (OSError, ValueError, KeyError) as error:
             raise BadInput(
@@ -99,7 +101,7 @@ class RunFolder:
             os.fsync(file.fileno())
         content = {
             "values": saved.values, "rows": self.rows, "seconds": self.seconds,
-            "best": self.best, "arrays": arrays,
+            "cpu_s": self.cpu_s, "best": self.best, "arrays": arrays,
         }  # fmt: skip
         _replace(folder / STATE, json.dumps(content))
         for old in folder.glob(f"*-{ARRAYS}"):
@@ -117,10 +119,11 @@ class RunFolder:
     def _write_curve(self) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         curve = [[_text(row.get(name)) for name in names] for row in self.rows]
-        times = [[str(step), f"{end_s:.1f}"] for step, end_s in enumerate(self.seconds, start=1)]
+        ends = zip(self.seconds, self.cpu_s, strict=True)
+        times = [[str(step), *(f"{one:.1f}" for one in end)] for step, end in enumerate(ends, 1)]
         for target, header, lines in (
             (CURVE, names, curve),
-            (TIMES, ["step", "seconds"], times),
+            (TIMES, ["step", "seconds", "cpu_s"], times),
         ):
             draft = self.path / f"{target}.part"
             with draft.open("w", newline="", encoding="utf-8") as file:

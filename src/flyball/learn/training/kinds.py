@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flyball.core.errors import BadInput, UnknownName
+from flyball.learn.policy.artifact import read
 from flyball.learn.rivals.affine import widened
 from flyball.learn.training.bandits import BanditTrainer
-from flyball.learn.training.folder import RunFolder, read_settings
+from flyball.learn.training.folder import POLICY, RunFolder, read_settings
 from flyball.learn.training.sources import History
 from flyball.learn.training.trainers import Evolving, Setup, Trainer
+
+if TYPE_CHECKING:
+    from flyball.learn.nets import Rule
 
 
 class Kind(NamedTuple):
@@ -51,7 +55,8 @@ class Options:
 
     Attributes:
         kind: a name in `KINDS`.
-        start: folder of a run of evolution whose policy is begun with; "" = the incumbent.
+        start: folder of a run whose policy is begun with: fixed, rule or linear; "" = the
+            incumbent.
         population, problems: of evolution: policies in a generation, problems each runs.
         spread: of evolution: standard deviation of every number at first.
         warm: the agent imitates look-ahead first.
@@ -86,8 +91,11 @@ def make_trainer(setup: Setup, options: Options) -> Trainer:
         from flyball.learn.training.agents import AgentTrainer
 
         changes: dict[str, Any] = {**dict(options.agent), **kind.changes}
-        return AgentTrainer(setup, replace(Settings(), **changes), options.warm)
+        rule = _rule(Path(options.start)) if options.start else None
+        return AgentTrainer(setup, replace(Settings(), **changes), options.warm, rule)
     if options.kind == "bandit":
+        if options.start:
+            raise BadInput("kind bandit begins by itself", "leave --start out")
         return BanditTrainer(setup)
     start = _start(options) if options.start else None
     return Evolving(
@@ -105,6 +113,24 @@ def _start(options: Options) -> np.ndarray[Any, np.dtype[np.float64]]:
     if options.kind == "mlp":
         raise BadInput("kind mlp has a layer more, and begins by itself", "leave --start out")
     return widened(str(saved.values["form"]), saved.arrays["mean"], options.kind)
+
+
+def _rule(path: Path) -> Rule:
+    """Return what a run's policy adds up to, for an agent to begin with."""
+    read_settings(path)  # refuses what is no run
+    from flyball.learn.nets import Rule
+
+    tensors = read(path / POLICY).tensors
+    if "rule.weight" in tensors or "conv1.weight" in tensors or "hidden0.weight" in tensors:
+        raise BadInput(
+            f"the policy of {path} is no weighted sum of what is seen",
+            "name a run of kind fixed, rule or linear",
+        )
+    weight, bias = (
+        np.concatenate([tensors[f"advantage.{part}"], tensors[f"mean.{part}"]])
+        for part in ("weight", "bias")
+    )
+    return Rule(weight, bias)
 
 
 def settings_of(setup: Setup, options: Options, problems: int) -> dict[str, Any]:

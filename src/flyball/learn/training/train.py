@@ -51,6 +51,7 @@ class Trained:
 
     Attributes:
         score: mean validation score of the policy that is kept, less is better.
+        seconds, cpu_s: since the begin, and of the processor.
         hash: of its file and card.
         weights: of the file alone: the same for the same seed and steps.
         interrupted: it was stopped before its budget was used.
@@ -60,6 +61,7 @@ class Trained:
     steps: int
     epochs: int
     seconds: float
+    cpu_s: float
     score: float | None
     hash: str
     weights: str
@@ -108,7 +110,9 @@ def train(
         trainer.restore(saved)
     validation = Validation(setup, problems)
     done_s = folder.seconds[-1] if folder.seconds else 0.0
+    done_cpu_s = folder.cpu_s[-1] if folder.cpu_s else 0.0
     began = last_saved = time.monotonic()
+    began_cpu_s = time.process_time()
     checked_s, limits = 0.0, Limits(setup.limits)
     with Interrupt() as interrupt:
         while not interrupt.requested:
@@ -125,6 +129,7 @@ def train(
                 row |= _check(trainer, folder, validation, limits, setup, made)
                 checked_s += time.monotonic() - before
             folder.seconds.append(done_s + time.monotonic() - began)
+            folder.cpu_s.append(done_cpu_s + time.process_time() - began_cpu_s)
             report(trainer.steps, over, row)
             if time.monotonic() - last_saved > SAVE_EVERY_S or over >= 1.0:
                 folder.save(trainer.save())
@@ -135,8 +140,9 @@ def train(
         folder.save(trainer.save())
     kept = artifact.read(folder.policy) if folder.policy.exists() else None
     seconds = folder.seconds[-1] if folder.seconds else 0.0
+    cpu_s = folder.cpu_s[-1] if folder.cpu_s else 0.0
     return Trained(
-        folder.path, trainer.steps, trainer.epochs, seconds, folder.best,
+        folder.path, trainer.steps, trainer.epochs, seconds, cpu_s, folder.best,
         kept.hash if kept else "", str(kept.card["sha256"]) if kept else "", interrupt.requested,
     )  # fmt: skip
 
