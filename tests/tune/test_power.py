@@ -115,6 +115,17 @@ def drawn_w(state: State, chosen: dict[int, int]) -> float:
     return total
 
 
+def test_no_cap_slows_a_job_while_another_must_start_soon() -> None:
+    state = state_of([4, 4])  # the second waits
+    assert levels(adjusted(state, CAPS_ONLY)) == {0: 2}
+    for spare_h, capped in ((5.9, False), (6.1, True)):
+        deadline_us = int(state.clock.now_us[0]) + to_us(7200.0 + 3600.0 * spare_h)
+        state.runs.deadline_us[1] = deadline_us
+        assert levels(adjusted(state, CAPS_ONLY)) == ({0: 2} if capped else {})
+    state.runs.deadline_us[1], state.runs.cap[0] = to_us(7200.0), 2
+    assert levels(adjusted(state, CAPS_ONLY)) == {0: 0}, "a cap that is there is lifted"
+
+
 def test_the_budget_is_kept_by_caps_that_cost_least() -> None:
     free = state_of([1, 1, 1, 1])
     full_w = drawn_w(free, {})

@@ -51,7 +51,7 @@ class Defer:
     """
 
     margin: float = 0.02
-    fill: float = 0.9
+    fill: float = 0.7
     guard: float = 0.1
     per_kg: float = 0.0
     pause: float = 0.0

@@ -4,7 +4,8 @@ A round does, in this order:
 
 1. *Cap* every job that runs after the plan at the level of least node energy for its work
    (`physics.caps`: exact over the levels), at most `slowdown` slower, and never so far that it
-   risks its time limit. The jobs of a pair on one device are treated separately.
+   risks its time limit. The jobs of a pair on one device are treated separately. While a job
+   that must start soon to keep its deadline waits for devices, no job is slowed.
 2. *Keep the budget*: if all jobs draw more than the cluster may, apply stronger caps where a
    watt costs least work. If pending jobs have devices but no watts, make room for them in the
    same way, as long as they do more work than the caps cost.
@@ -32,13 +33,15 @@ from flyball.core.protocols import Forecast, Outlook
 from flyball.core.records import ACTION, CAP_LEVELS, Records, records
 from flyball.core.results import Floats, Ints
 from flyball.core.state import State
-from flyball.core.units import MILLI_PER_DEVICE, US_PER_S
+from flyball.core.units import MILLI_PER_DEVICE, S_PER_HOUR, US_PER_S, to_us
 from flyball.physics.caps import Ladder, best_level, fit_budget, node_energy
 from flyball.tune.plan_draft import PlanDraft
 from flyball.tune.signal_costs import hourly_costs, ration_w, relative_cost
 
 LIMIT_SLACK = 0.9
 """Part of its time limit, and of the time to its deadline, within which a capped job should end."""
+SOON_US = to_us(6 * S_PER_HOUR)
+"""Time to its latest start within which a job that waits for devices must not wait for caps."""
 LEAST_W = 1.0
 """Limit of the draw when nothing is left of a day's budget: no job can start."""
 
@@ -95,6 +98,8 @@ class Power:
         slowdown = self.slowdown
         if self.follow:
             slowdown = min(self.deepest, slowdown * cost**self.follow)
+        if _must_start_soon(state, draft):
+            slowdown = 0.0
         most = np.minimum(1.0 + slowdown, _in_time(state, draft, jobs))
         levels = best_level(ladder.time, energy, most)
         levels = _within_budget(state, draft, jobs, ladder, levels, budget_w)
@@ -181,6 +186,15 @@ def _in_time(state: State, draft: PlanDraft, jobs: Ints) -> Floats:
     in_time = LIMIT_SLACK * (runs.deadline_us - draft.now_us) / left_us
     most = np.where(runs.deadline_us > 0, np.minimum(most, in_time), most)
     return np.asarray(np.maximum(most, 1.0))
+
+
+def _must_start_soon(state: State, draft: PlanDraft) -> bool:
+    """Return whether a job that must start soon waits for devices, which caps free later."""
+    waiting = draft.active[draft.count[draft.active] == 0]
+    waiting = waiting[state.runs.deadline_us[waiting] > 0]
+    left_us = state.jobs.estimate_us[waiting] - state.runs.done_us[waiting]
+    latest_us = state.runs.deadline_us[waiting] - left_us
+    return bool((latest_us < draft.now_us + SOON_US).any())
 
 
 def _within_budget(

@@ -32,8 +32,8 @@ def made_up(plan: FamilyPlan) -> dict[Task, dict[str, Any]]:
     out: dict[Task, dict[str, Any]] = {}
     for task in plan.tasks():
         base = {"work": 100.0, "energy_per_work": 1.0, "completion": 50.0}
-        plain = {" ".join(policy): base for policy in families.PLAIN}
-        plain["sjf"] = {**base, "work": 101.0}
+        plain = {" ".join(policy): base for policy in families.BASELINES}
+        plain["sjf"], plain["fifo"] = {**base, "work": 101.0}, {**base, "work": 50.0}
         tuned = {**base, "work": 100.0 + task[1][0], "energy_per_work": 0.7}
         out[task] = {"tuned": tuned, "plain": plain, "jobs": 1, "left_out": 0}
     return out
@@ -51,6 +51,7 @@ def test_every_family_has_its_rows_and_what_was_tuned_on_is_marked() -> None:
     assert (row["value"], row["least"], row["most"], row["n"]) == pytest.approx((4.5, 1, 8, 8))
     assert row["low"] < 4.5 < row["high"]
     assert by["philly (1-8)", "best plain: sjf", "work_pct"]["value"] < row["value"]
+    assert by["philly (1-8)", "fifo", "work_pct"]["value"] == pytest.approx(109.0)
     # The family that settings were chosen on is no part of what is quoted.
     assert by["all families (not set with)", "easy", "work_pct"]["value"] == row["value"]
 

@@ -30,8 +30,8 @@ Examples:
 \b
 Parts: mixed, sharing, caps, replicas, pathways, completion, hesrpt, peers, signals, optimiser,
 speed, live, live-caps (docs/guide/tuning.md). With --family: gains on families of workloads,
-against EASY and the best policy without tuners. With --costs: completion on the ground of Sia or
-Pollux, against theirs.
+against EASY, FIFO and the best policy without tuners. With --costs: completion on the ground of
+Sia or Pollux, against theirs.
 """
 
 MAX_SEEDS = 100
@@ -235,25 +235,24 @@ def _slack(text: str) -> float:
 def family_cells(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Return a line for each family, load and kind of baseline; the best plain one may differ by
     metric."""
-    lines: dict[tuple[str, float, bool], dict[str, dict[str, Any]]] = {}
+    lines: dict[tuple[str, float, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
-        best = row["baseline"].startswith("best")
-        lines.setdefault((row["case"], row["load"], best), {})[row["metric"]] = row
+        name = row["baseline"].partition(": ")[0]
+        lines.setdefault((row["case"], row["load"], name), {})[row["metric"]] = row
     out = []
-    for (case, load, best), by_metric in lines.items():
+    for (case, load, name), by_metric in lines.items():
         metrics = ("work_pct", "energy_per_work_pct", "completion_pct")
-        texts = [_gain_text(by_metric[metric], best) for metric in metrics]
-        name = "best plain" if best else "easy"
+        texts = [_gain_text(by_metric[metric]) for metric in metrics]
         out.append((case, name, f"{load:g}", *texts, str(by_metric["work_pct"]["n"])))
     return out
 
 
-def _gain_text(row: dict[str, Any], best: bool) -> str:
+def _gain_text(row: dict[str, Any]) -> str:
     """Return `+17.5 (+9.1..+25.9; +4.6 to +39.8)`, and the policy if it was chosen afterwards."""
     interval = "" if row["n"] < 2 else f"{row['low']:+.1f}..{row['high']:+.1f}; "
     span = "" if row["n"] < 2 else f" ({interval}{row['least']:+.1f} to {row['most']:+.1f})"
     _, _, policy = row["baseline"].partition(": ")
-    named = f" {policy.replace(' sleep_s=300', '+sleep')}" if best and policy else ""
+    named = f" {policy.replace(' sleep_s=300', '+sleep')}" if policy else ""
     return f"{row['value']:+.1f}{span}{named}"
 
 

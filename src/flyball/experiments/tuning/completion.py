@@ -20,7 +20,7 @@ from flyball.core.results import Results
 from flyball.core.workload import Workload
 from flyball.experiments.run_file import RunFile, key_of, source_version
 from flyball.experiments.tuning.families import workload
-from flyball.experiments.tuning.mixed import CLUSTER, CODE, RESIZE_S, ROUND_S, Measured
+from flyball.experiments.tuning.mixed import CLUSTER, CODE, RESIZE_S, Measured
 from flyball.experiments.tuning.rows import Row, mean_95, tuning_row
 from flyball.experiments.tuning.tuned import with_elastic_jobs
 from flyball.schedule.policies.preset import Preset
@@ -34,6 +34,9 @@ LOADS = (0.8, 1.3)
 SIGMAS = (0.0, 1.0)
 FAIR = "srtf"
 """The policy that fairness is compared with."""
+ROUND_S = 60.0
+"""Time between rounds: as in `FAIR`, and the default of `--tune-every`. A job of 20 s that waits
+for a round of 120 s is served in several times its length."""
 BAR = -10.0
 ELASTIC_SHARE = 0.8
 MARKET = Weights(work=0.0, energy=0.0, completion=1.0).elastic(Elastic())

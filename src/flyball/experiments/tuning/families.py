@@ -37,11 +37,13 @@ from flyball.experiments.tuning.tuned import with_elastic_jobs
 from flyball.twin.inputs.traces import sia
 
 CODES = (*CODE, "experiments/tuning/families.py")
-EASY = "easy"
+EASY, FIFO = "easy", "fifo"
 SLEEPS = "sleep_s=300"
 POLICIES = ("easy", "sjf", "saf", "srtf", "las", "ect", "tuned")
 PLAIN = tuple((name, *more) for name in POLICIES for more in ((), (SLEEPS,)))
-"""Policies without tuners, each as it is and with idle nodes asleep."""
+"""Policies without tuners, each as it is and with idle nodes asleep; the best of them counts."""
+BASELINES = (*PLAIN, (FIFO,))
+"""Policies that run beside the tuners."""
 METRICS = {"work": 1, "energy_per_work": -1, "completion": -1}
 """Metrics that are compared; 1 = more is better, -1 = less is better."""
 
@@ -178,7 +180,7 @@ class Runner:
         case = MixedCase("families", load)
         jobs = workload(family, numbers, load, seed)
         effects = Effects(restart_s=(case.resize_s,) * 3, adaptive_batch=case.adaptive, seed=seed)
-        arms: dict[str, Measured] = {" ".join(p): plain_run(p, jobs, effects) for p in PLAIN}
+        arms: dict[str, Measured] = {" ".join(p): plain_run(p, jobs, effects) for p in BASELINES}
         elastic = with_elastic_jobs(jobs, case.elastic, seed)
         asked = sum(len(read_workload(family, number)) for number in numbers)
         counts = {"jobs": len(jobs), "left_out": asked - len(jobs)}
@@ -260,11 +262,11 @@ class _Part(NamedTuple):
 
 
 def _family_rows(part: _Part, seen: bool, pooled: dict[tuple[str, str], list[float]]) -> list[Row]:
-    """Return two rows for each metric: against EASY and against the best policy without tuners."""
+    """Return rows for each metric: against EASY, FIFO and the best policy without tuners."""
     out = []
     for metric, sign in METRICS.items():
         best = part.best_plain(metric, sign)
-        for title, baseline in ((EASY, EASY), ("best plain", best)):
+        for title, baseline in ((EASY, EASY), (FIFO, FIFO), ("best plain", best)):
             changes = part.changes(metric, baseline)
             if not FAMILIES[part.family].set_with:
                 pooled.setdefault((title, metric), []).extend(changes)
