@@ -83,6 +83,7 @@ class Queries:
         self._tokens = WaitingTokens(decider.live_state, decider)
         self._new_events = threading.Condition()
         self.sensors: Sensors | None = None
+        self.files: Path | None = None
 
     def job(self, job: int) -> Job:
         """Return a job, active or ended.
@@ -366,4 +367,4 @@ class Queries:
             return Path(record.spec.stderr)
         if record.spec.stdout:
             return Path(record.spec.stdout)
-        return self._folder / "logs" / f"{job}.{attempt}.out"
+        return (self.files or self._folder) / "logs" / f"{job}.{attempt}.out"
