@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -239,6 +240,33 @@ def test_an_attempt_that_slurmctld_has_forgotten_to_have_begun_is_lost_with_its_
         until(lambda: number not in slurm.run("squeue", "-h", "-t", "PD,R", "-o", "%i").split())
         site.live.plane.cancel(job)
         site.until_state(job, JobState.CANCELLED)
+        site.close()
+
+
+@needs_slurm
+def test_a_job_that_slurm_forgot_and_killed_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SlurmCluster(nodes=1, cpus=4, gpus=0) as slurm:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, slurm.environment[name])
+        site = Site(tmp_path)
+        job = site.submit(600.0)
+        site.until_started(job)
+        slurm.stop_controller(signal.SIGKILL)
+        shutil.rmtree(slurm.folder / "state")
+        (slurm.folder / "state").mkdir()
+        slurm.start_controller()
+
+        def runs_again() -> bool:
+            slurm.resume_nodes()  # Slurm drains nodes on which it finds a forgotten job
+            return site.starts()[1:] == [f"{job}.{site.job(job).attempt}"]
+
+        until(runs_again, "it runs again", every_s=0.5)
+        assert (site.job(job).failures, site.job(job).state) == (1, JobState.RUNNING)
+        slurm.run("scancel", site.until_started(job, 2).values["reference"])
+        ended = site.until_state(job, JobState.FAILED, JobState.CANCELLED)
+        assert ended.reason == "stopped-from-outside", "somebody's scancel is an end"
         site.close()
 
 

@@ -147,7 +147,10 @@ class OwnQueue:
             return False
         with self._engine.lock:
             attempts = list(self._engine.attempts.by_token.values())
-            waits = any(attempt.phase != OVER and not attempt.claimed for attempt in attempts)
+            waits = any(
+                attempt.phase != OVER and (attempt.killed or not attempt.claimed)
+                for attempt in attempts
+            )
             silent = any(
                 attempt.claimed
                 and attempt.phase != OVER
@@ -224,7 +227,11 @@ class OwnQueue:
             if job.state not in OVER_IN_SLURM:
                 present[job.token] = job
         self._note_reuses(listed, asked.values())
+        tokens = {job.token for job in listed}
         for token, attempt in asked.items():
+            if attempt.killed:
+                with self._engine.lock:
+                    self._engine.attempts.judge(attempt, token in tokens)
             self._compare(attempt, present.get(token), asked_s)
         with self._engine.lock:
             strays = [job for job in present.values() if job.token not in asked]
