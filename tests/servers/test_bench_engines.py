@@ -40,20 +40,22 @@ def test_the_cost_of_a_poll_is_measured() -> None:
 def test_a_storm_is_judged_by_what_the_programs_noted() -> None:
     def job(number: int, **more: object) -> dict[str, object]:
         usual = {"id": number, "name": "exit0", "state": "COMPLETED", "exit_code": 0, "attempts": 1}
-        return usual | more
+        return usual | {"reason": ""} | more
 
     records = [job(1), job(2, attempts=2), job(3), job(4, state="FAILED", exit_code=1)]
     starts = {"1.1": ["s", "e"], "2.1": ["s"], "2.2": ["s", "s", "e"], "4.1": ["s", "e"]}
     answer = slurm_storm.answer_of(records, starts, Counter(node=1), 2, 60.0)
     values = [row["value"] for row in answer["figures"]]
     assert values == [1, 3, 1, 4, 5, 0, 0, 0, 1, 2, 60.0]
+    assert answer["twice"] == ["2.2"]
+    assert [job["id"] for job in answer["wrong"]] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("jobs", [8, pytest.param(200, marks=pytest.mark.soak)])
 @needs_slurm
 def test_own_jobs_in_a_storm(jobs: int) -> None:
     answer = slurm_storm.measure(lambda _text: None, jobs, down_s=10.0 if jobs > 50 else 1.0)
-    assert all(row["holds"] is not False for row in answer["figures"]), answer["figures"]
+    assert all(row["holds"] is not False for row in answer["figures"]), answer
 
 
 @needs_slurm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -32,22 +33,23 @@ SCRIPT = 'echo "$0 $FLYBALL_JOB_ID.$FLYBALL_ATTEMPT" >> "$1"; exec sleep "$2"'
 class Site:
     """A control plane on a cluster, which can be started again."""
 
-    def __init__(self, folder: Path, settings: SlurmSettings = QUICK) -> None:
+    def __init__(
+        self, folder: Path, settings: SlurmSettings = QUICK, shared: Path | None = None
+    ) -> None:
+        (folder / "state").mkdir(mode=0o700, exist_ok=True)
         self.folder, self.settings = folder, settings
+        self.shared = shared or folder / "state" / "slurm"
         self.runs = folder / "runs"
         self.open()
 
     def open(self) -> None:
         (easy,) = policy_settings("easy", [])
-        self.live: Live = build_live(self.folder / "state", easy, Prices(), slurm=self.settings)
+        state = self.folder / "state"
+        self.live: Live = build_live(state, easy, Prices(), slurm=self.settings, shared=self.shared)
         self.live.driver.start()
 
     def close(self) -> None:
         self.live.close()
-
-    @property
-    def shared(self) -> Path:
-        return self.folder / "state" / "slurm"
 
     def submit(self, seconds: float = 0.2, **asked: Any) -> int:
         argv = ("/bin/sh", "-c", SCRIPT, "run", str(self.runs), str(seconds))
@@ -76,7 +78,6 @@ needs_slurm = pytest.mark.skipif(bool(missing()), reason=f"no Slurm daemons; {HO
 
 @pytest.fixture
 def site(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "state").mkdir(mode=0o700)
     site = Site(tmp_path)
     yield site
     for job in list(site.live.plane.live_state.jobs):
@@ -189,7 +190,6 @@ def test_what_others_have_of_a_node_is_left_to_them_until_they_go(
 def test_slurmctld_that_is_killed_right_after_sbatch_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "state").mkdir(mode=0o700)
     with SlurmCluster(nodes=1, cpus=4, gpus=0) as slurm:
         for name in ("SLURM_CONF", "PATH"):
             monkeypatch.setenv(name, slurm.environment[name])
@@ -220,14 +220,63 @@ def test_a_lost_keeper_is_lost_and_its_job_runs_again(slurm: SlurmCluster, site:
     assert (again.failures, site.starts()) == (1, [f"{job}.1", f"{job}.2"])
 
 
+@needs_slurm
+def test_an_attempt_that_slurmctld_has_forgotten_to_have_begun_is_lost_with_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SlurmCluster(nodes=1, cpus=4, gpus=0) as slurm:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, slurm.environment[name])
+        site = Site(tmp_path)
+        job = site.submit(600.0)
+        number = site.until_started(job).values["reference"]
+        slurm.run("scontrol", "update", f"JobId={number}", "Requeue=1")
+        slurm.kill_node("n1")
+        slurm.run("scontrol", "requeuehold", number)  # as if slurmctld came back with an old state
+        slurm.start_node("n1")
+        again = site.until_started(job, 2)
+        until(lambda: site.starts() == [f"{job}.1", f"{job}.{again.attempt}"], "it runs again")
+        assert again.failures == 1
+        until(lambda: number not in slurm.run("squeue", "-h", "-t", "PD,R", "-o", "%i").split())
+        site.live.plane.cancel(job)
+        site.until_state(job, JobState.CANCELLED)
+        site.close()
+
+
+@needs_slurm
+def test_a_job_that_slurm_forgot_and_killed_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SlurmCluster(nodes=1, cpus=4, gpus=0) as slurm:
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, slurm.environment[name])
+        site = Site(tmp_path)
+        job = site.submit(600.0)
+        site.until_started(job)
+        slurm.stop_controller(signal.SIGKILL)
+        shutil.rmtree(slurm.folder / "state")
+        (slurm.folder / "state").mkdir()
+        slurm.start_controller()
+
+        def runs_again() -> bool:
+            slurm.resume_nodes()  # Slurm drains nodes on which it finds a forgotten job
+            return site.starts()[1:] == [f"{job}.{site.job(job).attempt}"]
+
+        until(runs_again, "it runs again", every_s=0.5)
+        assert (site.job(job).failures, site.job(job).state) == (1, JobState.RUNNING)
+        slurm.run("scancel", site.until_started(job, 2).values["reference"])
+        ended = site.until_state(job, JobState.FAILED, JobState.CANCELLED)
+        assert ended.reason == "stopped-from-outside", "somebody's scancel is an end"
+        site.close()
+
+
 def test_an_attempt_that_runs_by_slurms_word_but_never_begins_is_placed_anew(
     slurm: SlurmCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stuck, mended = tmp_path / "stuck", tmp_path / "mended"
     stuck.write_text(f'#!/bin/sh\n[ -e {mended} ] && exec {sys.executable} "$@"\nexec sleep 600\n')
     stuck.chmod(0o755)
-    (tmp_path / "state").mkdir(mode=0o700)
-    site = Site(tmp_path, replace(QUICK, python=str(stuck)))
+    site = Site(tmp_path, replace(QUICK, python=str(stuck), begin_s=2.0))
     job = site.submit(0.1)
     until(lambda: site.job(job).attempt >= 2, "another attempt")
     mended.touch()
@@ -256,7 +305,6 @@ def test_jobs_of_others_with_our_comment_are_left_alone(slurm: SlurmCluster, sit
 def test_what_slurm_refuses_ends_with_its_reason(slurm: SlurmCluster, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there is no partition 'nowhere'; use one of main, first"):
         SlurmEngine(tmp_path / "x", _clock(), SlurmSettings(partition="nowhere"))
-    (tmp_path / "state").mkdir(mode=0o700)
     site = Site(tmp_path, SlurmSettings(beat_s=0.1, poll_s=0.3, options=("--licenses=none",)))
     job = site.submit(0.1)
     ended = site.until_state(job, JobState.BOOT_FAIL)
@@ -268,6 +316,35 @@ def _clock() -> Any:
     from flyball.core.clock import LiveClock
 
     return LiveClock()
+
+
+def test_another_control_plane_is_refused_the_folder_of_one_that_runs(
+    slurm: SlurmCluster, site: Site, tmp_path: Path
+) -> None:
+    (easy,) = policy_settings("easy", [])
+    (tmp_path / "other").mkdir(mode=0o700)
+    with pytest.raises(BadInput, match="is in use by another control plane"):
+        build_live(tmp_path / "other", easy, Prices(), slurm=QUICK, shared=site.shared)
+    site.close()
+    live = build_live(tmp_path / "other", easy, Prices(), slurm=QUICK, shared=site.shared)
+    live.close()
+    site.open()
+
+
+def test_a_new_state_folder_gives_no_number_again_that_the_shared_folder_has(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    shared, numbers = tmp_path / "shared", []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir(mode=0o700)
+        site = Site(tmp_path / name, QUICK, shared)
+        job = site.submit(0.1, argv=("/bin/sh", "-c", f"echo {name}"))
+        assert site.until_state(job, JobState.COMPLETED, JobState.FAILED).attempt == 1
+        log = site.live.plane.ask.log_path(job)
+        assert (log.parent, log.read_text()) == (shared / "logs", f"{name}\n")
+        numbers.append(job)
+        site.close()
+    assert numbers[1] > numbers[0]
 
 
 def test_the_folder_is_probed(tmp_path: Path) -> None:

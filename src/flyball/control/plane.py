@@ -141,7 +141,7 @@ class Plane:
         ]
         last = self.journal.last()
         self.now_us = clock(last.time_us)
-        self._numbers = JobNumbers(folder, last.next_job)
+        self._numbers = JobNumbers(folder, last.next_job, engine.files)
         self.decider = Decider(
             self.live_state, self.columns, self.cluster, policy, knobs, tuning, governor
         )
@@ -177,6 +177,7 @@ class Plane:
             folder, self.journal, self.nodes_, self.prices, self.decider, self.demand,
             self.forecaster, self.worker, self.progress, self.pulse, self._cap_means, self.now_us,
         )  # fmt: skip
+        self.ask.files = engine.files
 
     def _fold(self, events: Sequence[Event]) -> Changes:
         return self.notices.fold(events, self.progress.fold(events))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from flyball.core.events import Event
@@ -71,8 +72,14 @@ class Tuner(Protocol):
 
 class Engine(Protocol):
     """Acts on nodes, by the rules in docs/reference/engines.md. Actions are idempotent by (job,
-    attempt, sequence); only `wait` and `close` may block."""
+    attempt, sequence); only `wait` and `close` may block.
 
+    Attributes:
+        files: holds files named after jobs (logs/JOB.ATTEMPT.out, ...); None = it keeps none.
+    """
+
+    @property
+    def files(self) -> Path | None: ...
     def capabilities(self) -> Capabilities: ...
     def nodes(self) -> Sequence[LiveNode]: ...
     def apply(self, action: Action) -> Receipt: ...

@@ -88,6 +88,11 @@ class VirtualEngine:
         fields = frozenset({"nodes"} if len(self.nodes_) == 1 else ())
         return Capabilities(fields, resize=True, cap=True, preempt=True, choose_devices=True)
 
+    @property
+    def files(self) -> None:
+        """It keeps none."""
+        return None
+
     def nodes(self) -> Sequence[LiveNode]:
         return self.nodes_
 

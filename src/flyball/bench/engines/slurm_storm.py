@@ -228,20 +228,17 @@ def answer_of(
         records: the jobs as the control plane has them at the end.
         starts: what the programs noted, by token.
     """
-    twice = sum(notes.count("s") > 1 for notes in starts.values())
-    wrong = 0
-    for record in records:
-        code = int(record["name"].removeprefix("exit"))
-        state = JobState.FAILED if code else JobState.COMPLETED
-        last = starts.get(f"{record['id']}.{record['attempts']}", [])
-        wrong += (record["state"], record["exit_code"], last) != (state, code, ["s", "e"])
+    twice = [name for name, notes in starts.items() if notes.count("s") > 1]
     begun = {name.partition(".")[0] for name in starts}
-    lost = sum(str(record["id"]) not in begun for record in records)
+    lost = [record for record in records if str(record["id"]) not in begun]
+    wrong = [record for record in records if not _is_right(record, starts)]
     attempts = sum(record["attempts"] for record in records)
     rows = [
-        Figure("tokens that ran more than once", twice, "", Bar.at_most(0)),
-        Figure("jobs whose end is not known, or not the one that was", wrong, "", Bar.at_most(0)),
-        Figure("jobs that were lost", lost, "", Bar.at_most(0)),
+        Figure("tokens that ran more than once", len(twice), "", Bar.at_most(0)),
+        Figure(
+            "jobs whose end is not known, or not the one that was", len(wrong), "", Bar.at_most(0)
+        ),
+        Figure("jobs that were lost", len(lost), "", Bar.at_most(0)),
         Figure("jobs", len(records), ""),
         Figure("attempts", attempts, ""),
         Figure("slurmctld killed", kills["controller"] + kills["after sbatch"], ""),
@@ -251,4 +248,20 @@ def answer_of(
         Figure("numbers that Slurm gave again, noticed", reuses, ""),
         Figure("time", took_s, "s"),
     ]
-    return {"jobs": len(records), "kills": dict(kills), "figures": [as_row(row) for row in rows]}
+    named = ("id", "state", "exit_code", "attempts", "reason")
+    return {
+        "jobs": len(records),
+        "kills": dict(kills),
+        "figures": [as_row(row) for row in rows],
+        "twice": twice,
+        "wrong": [{name: record[name] for name in named} for record in wrong],
+    }
+
+
+def _is_right(record: dict[str, Any], starts: dict[str, list[str]]) -> bool:
+    """Return whether a job ended as its name says, by its record and by its last program."""
+    code = int(record["name"].removeprefix("exit"))
+    state = JobState.FAILED if code else JobState.COMPLETED
+    last = starts.get(f"{record['id']}.{record['attempts']}", [])
+    ended = record["state"], record["exit_code"], last
+    return bool(ended == (state, code, ["s", "e"]))

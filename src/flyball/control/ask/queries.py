@@ -89,6 +89,7 @@ class Queries:
         self._today = EnergyToday(journal.ended, self._plain_receipt, self._began_us)
         self._new_events = threading.Condition()
         self.sensors: Sensors | None = None
+        self.files: Path | None = None
 
     def job(self, job: int) -> Job:
         """Return a job, active or ended.
@@ -407,4 +408,4 @@ class Queries:
             return Path(record.spec.stderr)
         if record.spec.stdout:
             return Path(record.spec.stdout)
-        return self._folder / "logs" / f"{job}.{attempt}.out"
+        return (self.files or self._folder) / "logs" / f"{job}.{attempt}.out"

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from flyball.core.errors import BadInput
 
@@ -50,6 +50,12 @@ class Edges(NamedTuple):
 
     p50_s: float
     p90_s: float
+
+
+class Corrects(Protocol):
+    """Corrects a forecast by earlier outcomes."""
+
+    def correct(self, raw: Edges) -> Edges: ...
 
 
 @dataclass(slots=True)

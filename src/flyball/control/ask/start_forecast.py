@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from flyball.control.ask.durations import Durations, Guess, Trust
 from flyball.control.ask.recent_arrivals import Owners, Recent, owner_of
 from flyball.control.ask.reported_steps import Steps
-from flyball.control.ask.start_bands import Edges, StartBands
+from flyball.control.ask.start_bands import Corrects, Edges, StartBands
 from flyball.control.decide.decider import Decider
 from flyball.control.jobs.live_state import PREDICTION, LiveState
 from flyball.core.events import CancelRequested, Event, Predicted, Submitted
@@ -78,7 +78,7 @@ class StartForecaster:
     ) -> None:
         self._live_state, self._decider, self._durations = live_state, decider, durations
         self._recent = recent
-        self.bands = StartBands()
+        self.bands: Corrects = StartBands()
         self.ask: Callable[[JobSpec, int], Sequence[float] | None] = lambda spec, now_us: None
         self.steps: Callable[[Job], Steps | None] = lambda job: None
         self._trust: dict[str, Trust] = {}

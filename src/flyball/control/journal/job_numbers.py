@@ -15,8 +15,8 @@ from pathlib import Path
 from flyball.core.errors import Unavailable
 
 NAME = "next-job"
-NAMED_AFTER_JOBS = ("engine", "logs", "checkpoints", "orders")
-"""Folders of the state folder whose entries begin with a job's number."""
+NAMED_AFTER_JOBS = ("engine", "logs", "checkpoints", "orders", "claims")
+"""Folders of the state folder, and of an engine's, whose entries begin with a job's number."""
 WIDTH = 20
 """Bytes of the file, so that every write replaces the whole number."""
 _LEADING = re.compile(r"(\d{1,18})(?:\.|$)")
@@ -31,13 +31,15 @@ class JobNumbers:
     Args:
         folder: the state folder.
         first: the first number that the journal has no job for.
+        files: another folder with files named after jobs, that of an engine.
     """
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first: int, files: Path | None = None) -> None:
+        folders = {folder, files or folder}
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o600)
         self._path = folder / NAME
         self.next = 0
-        self._write(max(first, self._stored(), highest_in_use(folder) + 1))
+        self._write(max(first, self._stored(), *(highest_in_use(place) + 1 for place in folders)))
         os.fsync(self._file)
 
     def take(self, count: int) -> int:

@@ -126,6 +126,11 @@ class LocalEngine:
             logs=True,
         )
 
+    @property
+    def files(self) -> Path:
+        """The state folder."""
+        return self._state
+
     def nodes(self) -> Sequence[LiveNode]:
         """Return this machine as the only node."""
         if self._health is not None and self._health.reason:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from flyball.core.errors import BadInput
 from flyball.core.live import (
     Action,
     Capabilities,
@@ -85,7 +86,12 @@ class SlurmEngine:
     ) -> None:
         self._clock, self._settings = clock, settings or SlurmSettings()
         self._shared = SharedFolder(shared)
-        self._shared.probe()
+        try:
+            self._shared.take()
+            self._shared.probe()
+        except BadInput:
+            self._shared.close()
+            raise
         self.access: Callable[[Token], Mapping[str, str]] = no_access
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -109,6 +115,11 @@ class SlurmEngine:
     def capabilities(self) -> Capabilities:
         """Return what it can do: Slurm gives a job its devices, and keeps them until it ends."""
         return Capabilities(frozenset(), preempt=True, logs=True, see_others=True)
+
+    @property
+    def files(self) -> Path:
+        """The shared folder."""
+        return self._shared.path
 
     def nodes(self) -> Sequence[LiveNode]:
         """Return the site's nodes as last read."""

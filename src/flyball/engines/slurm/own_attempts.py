@@ -44,6 +44,7 @@ class OwnAttempt:
         running_s: since when it runs by Slurm's word, though it has not begun; 0 = it does not.
         absent_s: since when Slurm does not have it any more; 0 = it has, or nobody knows.
         told: the last that was reported of how it waits.
+        killed: it was stopped from outside; whether by somebody or since Slurm forgot it, is asked.
         stray: the journal does not expect it: it is ended without a report.
         since_us: when it was launched.
     """
@@ -62,6 +63,7 @@ class OwnAttempt:
     running_s: float = 0.0
     absent_s: float = 0.0
     told: str = ""
+    killed: bool = False
     stray: bool = False
     since_us: int = 0
 
@@ -105,8 +107,10 @@ class OwnAttempts:
         if record.child and not attempt.started:
             self._start(attempt, record)
         if record.exit is not None:
-            values = {name: value for name, value in record.exit.items() if name != "time_us"}
-            self.end(attempt, "ended", int(record.exit["time_us"]), values)
+            if record.exit.get("why") == "stopped" and not attempt.stop:
+                attempt.killed = True  # Slurm's answer ends it
+            else:
+                self.end_as_recorded(attempt, record)
             return
         beat = self._shared.read("beats", attempt.name)
         if beat != attempt.beat:
@@ -163,6 +167,27 @@ class OwnAttempts:
             return
         time_us = max(attempt.since_us, min(time_us, self._now_us()))
         self.over[attempt.token] = Report(*attempt.token, what, time_us, dict(values))
+
+    def end_as_recorded(self, attempt: OwnAttempt, record: Claim) -> None:
+        """Note the end that the supervisor has recorded."""
+        assert record.exit is not None
+        values = {name: value for name, value in record.exit.items() if name != "time_us"}
+        self.end(attempt, "ended", int(record.exit["time_us"]), values)
+
+    def judge(self, attempt: OwnAttempt, is_listed: bool) -> None:
+        """End an attempt that was stopped from outside: lost if Slurm killed what it had forgotten.
+
+        Args:
+            is_listed: whether Slurm has the job, be it as cancelled.
+        """
+        record = claim.read(self._shared.claims, *attempt.token)
+        if record is None or record.exit is None or attempt.phase == OVER:
+            return
+        if is_listed or attempt.stop:
+            self.end_as_recorded(attempt, record)
+        else:
+            message = "slurmctld had forgotten it, so that Slurm killed it"
+            self.end(attempt, "lost", int(record.exit["time_us"]), {"message": message})
 
     def tell(self, attempt: OwnAttempt, what: str, message: str) -> None:
         """Report once how an attempt waits, or that nobody can say how it is."""

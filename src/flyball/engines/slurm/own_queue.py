@@ -147,7 +147,10 @@ class OwnQueue:
             return False
         with self._engine.lock:
             attempts = list(self._engine.attempts.by_token.values())
-            waits = any(attempt.phase != OVER and not attempt.claimed for attempt in attempts)
+            waits = any(
+                attempt.phase != OVER and (attempt.killed or not attempt.claimed)
+                for attempt in attempts
+            )
             silent = any(
                 attempt.claimed
                 and attempt.phase != OVER
@@ -224,7 +227,11 @@ class OwnQueue:
             if job.state not in OVER_IN_SLURM:
                 present[job.token] = job
         self._note_reuses(listed, asked.values())
+        tokens = {job.token for job in listed}
         for token, attempt in asked.items():
+            if attempt.killed:
+                with self._engine.lock:
+                    self._engine.attempts.judge(attempt, token in tokens)
             self._compare(attempt, present.get(token), asked_s)
         with self._engine.lock:
             strays = [job for job in present.values() if job.token not in asked]
@@ -269,6 +276,10 @@ class OwnQueue:
             if attempt.phase == OVER:
                 if not attempt.claimed:
                     self._withdrawn[attempt.token] = job.id
+            elif attempt.claimed and job.state == "PD":
+                # It has begun: slurmctld came back with a state from before, and forgot that.
+                if self._lose_if_silent(attempt):
+                    self._withdrawn[attempt.token] = job.id
             elif attempt.claimed:
                 self._check_silence(attempt, "Slurm says that it runs" * (job.state == "R"))
             elif attempt.phase == WAITING and job.state in ("PD", "CF"):
@@ -280,12 +291,7 @@ class OwnQueue:
             return
         attempt.absent_s = attempt.absent_s or asked_s
         if attempt.claimed:
-            silent_s = self._engine.attempts.silent_s(attempt)
-            if silent_s > self._settings.lease_s:
-                with self._engine.lock:
-                    self._engine.attempts.lose(attempt)
-            else:
-                self._check_silence(attempt, "")
+            self._lose_if_silent(attempt)
         elif attempt.phase == ADOPTING or time.monotonic() - attempt.absent_s >= GONE_S:
             self._give_up(attempt, self._why_gone(attempt))
 
@@ -295,6 +301,15 @@ class OwnQueue:
         if job.state != "PD" or "held" not in job.reason.lower():
             with self._engine.lock:
                 attempt.phase, attempt.released_s = WAITING, time.monotonic()
+
+    def _lose_if_silent(self, attempt: OwnAttempt) -> bool:
+        """Take an attempt as lost that Slurm does not run, once its lease is over."""
+        if self._engine.attempts.silent_s(attempt) <= self._settings.lease_s:
+            self._check_silence(attempt, "")
+            return False
+        with self._engine.lock:
+            self._engine.attempts.lose(attempt)
+        return True
 
     def _check_silence(self, attempt: OwnAttempt, but: str) -> None:
         silent_s = self._engine.attempts.silent_s(attempt)
@@ -322,7 +337,7 @@ class OwnQueue:
         That is safe, since it is claimed first: it cannot begin any more.
         """
         attempt.running_s = attempt.running_s or time.monotonic()
-        limit_s = self._settings.queue_s
+        limit_s = max(self._settings.begin_s, self._settings.queue_s)
         if time.monotonic() - attempt.running_s > limit_s:
             why = f"by Slurm's word it runs on {job.node_list}, but did not begin in {limit_s:g} s"
             self._withdraw_late(attempt, job, why)

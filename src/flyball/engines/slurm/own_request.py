@@ -33,6 +33,7 @@ class SlurmSettings:
         options: further options of sbatch, as written.
         python: interpreter on the nodes.
         queue_s: how long Slurm may let a job wait before it is withdrawn and placed anew.
+        begin_s: how long it may take to begin once it runs by Slurm's word, at least `queue_s`.
         beat_s: time between two signs of life of a job.
         lease_s: without one for this long, a job that Slurm does not know counts as lost.
         poll_s: time between two `squeue`.
@@ -45,6 +46,7 @@ class SlurmSettings:
     options: tuple[str, ...] = ()
     python: str = sys.executable
     queue_s: float = 60.0
+    begin_s: float = 60.0
     beat_s: float = 1.0
     lease_s: float = 30.0
     poll_s: float = 2.0

@@ -7,12 +7,15 @@ starts/J.A          where it began, and on which GPUs, as JSON
 beats/J.A           counts up while its keeper lives and can write here
 orders/J.A          `preempt` or `cancel`
 logs/, checkpoints/ as in any state folder
+lock                held by the control plane that uses the folder
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import logging
 import os
 import secrets
 import threading
@@ -24,6 +27,7 @@ from typing import Any
 from flyball.core.errors import BadInput
 
 PARTS = ("claims", "requests", "slurm", "starts", "beats", "orders", "logs", "checkpoints")
+logger = logging.getLogger("flyball.engine")
 RACERS, ROUNDS = 4, 25
 """Threads that try to create the same file, and how often, when a folder is probed."""
 
@@ -45,11 +49,33 @@ class SharedFolder:
                 f"{path} cannot be shared with the nodes: {error.strerror}",
                 "name a folder with --shared that all nodes see under the same path",
             ) from None
+        self._lock = -1
         self.claims = os.open(self.path / "claims", os.O_RDONLY | os.O_DIRECTORY)
 
+    def take(self) -> None:
+        """Refuse other control planes the folder, until it is closed.
+
+        Raises:
+            BadInput: another one uses it.
+        """
+        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{self.path} is in use by another control plane: each would end jobs of the other",
+                "stop that one (`flyball down`), or name another folder with --shared",
+            ) from None
+        except OSError as error:  # a file system without locks
+            logger.warning(
+                "%s: no locks there (%s): use it from one host", self.path, error.strerror
+            )
+
     def close(self) -> None:
-        """Release the descriptor."""
+        """Release the lock and the descriptors."""
         os.close(self.claims)
+        if self._lock >= 0:
+            os.close(self._lock)
 
     def cluster(self) -> str:
         """Return the name of this control plane in Slurm's comments, drawn once."""
