@@ -198,14 +198,19 @@ class Queries:
 
     def forecast(self) -> dict[str, Any]:
         """Return forecasts of starts and of load, and how good forecasts have been."""
-        now_us = self._now_us()
-        starts = self._forecaster.starts(now_us)
+        return {"starts": self.expected_starts(), **self.outlook()}
+
+    def expected_starts(self) -> list[dict[str, Any]]:
+        """Return when each pending job starts, in the order of the queue, by roll-outs."""
+        starts = self._forecaster.starts(self._now_us())
         pending = [job for job in self.queue() if job.state == JobState.PENDING]
-        rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+        return [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+
+    def outlook(self) -> dict[str, Any]:
+        """Return forecasts without those of starts, which take roll-outs."""
         left_out = list(self._decider.tuning.left_out)
-        note = self._forecaster.note(now_us)
-        known = {"starts": rows, "note": note, "left_out": left_out}
-        return {**known, "learned": self.learned(), **self._worker.forecasts()}
+        about = {"note": self._forecaster.note(self._now_us()), "left_out": left_out}
+        return {**about, "learned": self.learned(), **self._worker.forecasts()}
 
     def would_start(self, spec: JobSpec) -> dict[str, Any]:
         """Return whether and when a job that passed admission would start if submitted now."""
