@@ -102,6 +102,8 @@ def main() -> None:
                         page.wait_for_selector("text=kept as run", timeout=PATIENCE_MS)
                     if view.startswith("decisions/"):
                         page.wait_for_selector("text=Against the decision", timeout=PATIENCE_MS)
+                    if view == "time":
+                        page.wait_for_selector("text=Mean wait", timeout=PATIENCE_MS)
                     page.wait_for_timeout(SETTLE_MS)
                     name = NAMES.get(view.partition("/")[0], view) if "/" in view else view
                     shoot(
