@@ -13,7 +13,6 @@ import io
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,11 +20,17 @@ from typing import Any
 
 from PIL import Image
 
-from flyball.bench.submit.server import Up, running, state_folder
+from flyball.bench.submit.server import Up, running, state_folder, wait_until
 from flyball.bench.web.viewer import browser
 
 FOLDER = Path(__file__).parent / "figures" / "web"
-VIEWS = ("now", "queue", "time", "decisions", "whatif", "prediction", "learning", "loop", "system")
+VIEWS = ("now", "queue", "time", "decisions", "decisions/9", "whatif", "prediction", "learning",
+         "loop", "system")  # fmt: skip
+OPTIONS = ("--engine", "twin", "--cluster", "virtual-200", "--tune", "elastic,power",
+           "--energy-price", "0.31", "--currency", "EUR", "--carbon", "350", "--power-kw", "380",
+           "--money-per-day", "3000")  # fmt: skip
+PATIENCE_MS = 300_000
+NAMES = {"jobs": "job", "decisions": "decision"}
 WIDTHS = {1440: 900, 390: 844}
 MODELS = ("bert", "resnet", "gpt", "unet", "vit")
 USERS = ("ada", "grace", "linus", "barbara", "edsger")
@@ -52,10 +57,7 @@ def worlds() -> Iterator[tuple[Up, Up, int]]:
     """Run a virtual cluster full of work, and this machine with a job that reports."""
     with ExitStack() as stack:
         base = Path(tempfile.gettempdir())
-        virtual = stack.enter_context(
-            running(stack.enter_context(state_folder(base)), "--engine", "twin",
-                    "--cluster", "virtual-200", "--tune", "elastic,power")
-        )  # fmt: skip
+        virtual = stack.enter_context(running(stack.enter_context(state_folder(base)), *OPTIONS))
         here = stack.enter_context(running(stack.enter_context(state_folder(base))))
         with virtual.client() as client:
             client.submit_many(jobs(1200))
@@ -63,8 +65,15 @@ def worlds() -> Iterator[tuple[Up, Up, int]]:
         with here.client() as client:
             job = client.submit(program, cwd="/", name="train", kind="compute-intensive")
             client.submit(["sleep", "600"], cwd="/", cpus=2, name="waits")
-        time.sleep(60)
+        with virtual.client() as client:  # the worker forecasts once a minute
+            wait_until(lambda: bool(_earlier(client.forecast())), 600.0, "forecasts", 5.0)
         yield virtual, here, job
+
+
+def _earlier(forecast: dict[str, Any]) -> list[Any]:
+    """Return the earlier forecasts of the devices held."""
+    return [row for load in forecast["loads"] if load["series"] == "running"
+            for row in load["earlier"]]  # fmt: skip
 
 
 def shoot(page: Any, path: Path) -> None:
@@ -90,9 +99,13 @@ def main() -> None:
                     page.goto(f"{link.partition('/open')[0]}/{view}")
                     if view == "whatif" and width == max(WIDTHS):
                         page.get_by_role("button", name="Replay").click()
-                        page.wait_for_selector("text=kept as run", timeout=300_000)
+                        page.wait_for_selector("text=kept as run", timeout=PATIENCE_MS)
+                    if view.startswith("decisions/"):
+                        page.wait_for_selector("text=Against the decision", timeout=PATIENCE_MS)
+                    if view == "time":
+                        page.wait_for_selector("text=Mean wait", timeout=PATIENCE_MS)
                     page.wait_for_timeout(SETTLE_MS)
-                    name = view.partition("/")[0].replace("jobs", "job")
+                    name = NAMES.get(view.partition("/")[0], view) if "/" in view else view
                     shoot(
                         page,
                         folder / (f"{name}.png" if width == max(WIDTHS) else f"{name}-{width}.png"),

@@ -135,3 +135,24 @@ def test_nodes_are_drained_and_resumed(client: httpx.Client) -> None:
     assert [view["state"] for view in views.values()] == ["up", "up"]
     assert client.post(f"{nodes}/nowhere/drain", json={}).status_code == 404
     assert client.post(f"{nodes}/b/drain", json={"why": "x"}).status_code == 422
+
+
+def test_priority_over_http(world: World, client: httpx.Client) -> None:
+    first, second = client.post(JOBS, json={**SLEEP, "cpus": 4, "array": "0-1"}).json()["ids"]
+    assert order(client, first, "priority", {"priority": 2.5}).json() == {"ids": [first, second]}
+    shown = [client.get(f"{JOBS}/{job}").json()["priority"] for job in (first, second)]
+    assert shown == [2.5, 2.5]
+    brief = client.get("/api/v1/queue/brief").json()
+    assert {row[brief["columns"].index("priority")] for row in brief["rows"]} == {2.5}
+    for body in ({"priority": "5"}, {"priority": 1e12}, {}):
+        refused(order(client, first, "priority", body), 422)
+    client.delete(f"{JOBS}/{first}")
+    world.step()
+    refused(order(client, first, "priority", {"priority": 1.0}), 409)
+
+
+def test_the_day_and_its_budgets(world: World, client: httpx.Client) -> None:
+    today = client.get("/api/v1/today").json()
+    assert today["budget"] is None
+    assert today["complete"]
+    assert today["idle_j"] >= 0.0

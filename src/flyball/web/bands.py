@@ -41,7 +41,7 @@ def band_options(
         "legend": {"data": ["happened", PRESENT, *([EARLIER] * bool(row["earlier"]))], "top": 0},
         "tooltip": {"trigger": "axis", "valueFormatter": "$number"},
         "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "min": 0, "max": _end(row, seen, most)},
+        "yAxis": {"type": "value", "min": 0, **_end(row, seen, most)},
         "series": series,
     }
 
@@ -49,13 +49,13 @@ def band_options(
 PRESENT, EARLIER = "forecast", "earlier forecasts"
 
 
-def _end(row: Mapping[str, Any], seen: list[float], most: float | None) -> float | None:
+def _end(row: Mapping[str, Any], seen: list[float], most: float | None) -> dict[str, float]:
     """Return the end of the value axis: a wide band must not hide what happened."""
     typical = max([*seen, *row["p50"], 1.0])
     end = 4 * typical if max(row["p95"]) > 4 * typical else None
-    if most is None or (end is not None and end < most):
-        return None if end is None else float(f"{end:.2g}")
-    return most
+    if most is not None and (end is None or end >= most):
+        return {"max": most, "interval": most / 4}
+    return {} if end is None else {"max": float(f"{end:.2g}")}
 
 
 def _band(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

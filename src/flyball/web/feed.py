@@ -13,12 +13,14 @@ from flyball.web.devices import DeviceTable, device_table
 
 FRESH_S = 0.9
 """Age up to which a picture of the cluster is shared by viewers."""
-LEAST_OUTLOOK_S = 5.0
-OUTLOOK_SHARE = 0.01
-"""Largest part of a core that forecasts for the pages may take."""
-LEAST_TODAY_S = 10.0
+LEAST_S, MOST_S = 5.0, 300.0
+"""An answer that takes long is kept for at least and at most so long."""
+STARTS_SHARE = 0.01
+"""Largest part of a core that forecasts of starts may take, up to `MOST_S`."""
 TODAY_SHARE = 0.002
-"""Largest part of a core that the sums of the day may take."""
+"""The same of the sums of the day."""
+OUTLOOK_SHARE = 0.002
+"""The same of the other forecasts."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,6 @@ class Picture:
     telemetry: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What is forecast.
-
-    Attributes:
-        time_s: when it was computed, in seconds since 1970; 0 = not yet.
-        forecast: as `GET /forecast` returns it.
-    """
-
-    time_s: float
-    forecast: dict[str, Any]
-
-    @property
-    def starts(self) -> list[list[float]]:
-        """Return id, p50 and p90 in seconds from then, of each waiting job."""
-        rows = self.forecast.get("starts", [])
-        return [[row["id"], round(row["p50_s"]), round(row["p90_s"])] for row in rows]
-
-
 class Feed:
     """Takes pictures of the cluster for all viewers.
 
@@ -75,8 +58,9 @@ class Feed:
         self._picture: Picture | None = None
         self._taken_s = 0.0
         ask = bridge.plane.ask
-        self._forecast = _Slow(bridge, ask.forecast, LEAST_OUTLOOK_S, OUTLOOK_SHARE)
-        self._today = _Slow(bridge, ask.today, LEAST_TODAY_S, TODAY_SHARE)
+        self._starts = _Slow(bridge, ask.expected_starts, STARTS_SHARE)
+        self._outlook = _Slow(bridge, ask.outlook, OUTLOOK_SHARE)
+        self._today = _Slow(bridge, ask.today, TODAY_SHARE)
 
     async def picture(self) -> Picture:
         """Return a picture that is at most a second old."""
@@ -86,14 +70,20 @@ class Feed:
                 self._taken_s = time.monotonic()
             return self._picture
 
-    async def outlook(self) -> Outlook:
-        """Return the forecasts; they are computed again as often as that is cheap."""
-        forecast, time_s = await self._forecast.latest()
-        return Outlook(time_s, forecast)
+    async def starts(self) -> tuple[list[list[float]], float]:
+        """Return id, p50 and p90 in seconds of each waiting job, and from when on they count."""
+        rows, time_s = await self._starts.latest()
+        return [[row["id"], round(row["p50_s"]), round(row["p90_s"])] for row in rows], time_s
+
+    async def outlook(self) -> dict[str, Any]:
+        """Return the other forecasts, as `GET /forecast` does."""
+        outlook: dict[str, Any] = (await self._outlook.latest())[0]
+        return outlook
 
     async def today(self) -> dict[str, Any]:
         """Return the energy of the day and its budgets, as `GET /today` does."""
-        return (await self._today.latest())[0]
+        today: dict[str, Any] = (await self._today.latest())[0]
+        return today
 
     def _take(self) -> Picture:
         plane = self._bridge.plane
@@ -120,19 +110,16 @@ class _Slow:
 
     Args:
         ask: computes it.
-        least_s: it is kept for at least so long.
         share: largest part of a core that it may take.
     """
 
-    def __init__(
-        self, bridge: Bridge, ask: Callable[[], dict[str, Any]], least_s: float, share: float
-    ) -> None:
-        self._bridge, self._ask, self._least_s, self._share = bridge, ask, least_s, share
-        self._answer: dict[str, Any] = {}
+    def __init__(self, bridge: Bridge, ask: Callable[[], Any], share: float) -> None:
+        self._bridge, self._ask, self._share = bridge, ask, share
+        self._answer: Any = None
         self._time_s = self._until_s = 0.0
         self._lock = asyncio.Lock()
 
-    async def latest(self) -> tuple[dict[str, Any], float]:
+    async def latest(self) -> tuple[Any, float]:
         """Return the answer, and when it was computed.
 
         While it is being computed, all others get the earlier one, once there is one.
@@ -141,9 +128,14 @@ class _Slow:
         if is_old and (not self._time_s or not self._lock.locked()):
             async with self._lock:
                 if time.monotonic() >= self._until_s:
-                    began_s = time.monotonic()
-                    self._answer = await self._bridge.call(self._ask)
+                    self._answer, cpu_s = await self._bridge.call(self._timed)
                     self._time_s = time.time()
-                    took_s = time.monotonic() - began_s
-                    self._until_s = began_s + max(self._least_s, took_s / self._share)
+                    kept_s = min(MOST_S, max(LEAST_S, cpu_s / self._share))
+                    self._until_s = time.monotonic() + kept_s
         return self._answer, self._time_s
+
+    def _timed(self) -> tuple[Any, float]:
+        """Return the answer and the CPU time that it took; on a busy machine it waits as well."""
+        began_s = time.thread_time()
+        answer = self._ask()
+        return answer, time.thread_time() - began_s

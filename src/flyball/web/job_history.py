@@ -50,7 +50,7 @@ def timeline_options(
     if job["end_time"] is None:
         points.append([now_s * 1000, held])
     return {
-        "grid": {"left": 40, "right": 24, "top": 30, "bottom": 22},
+        "grid": {"left": 40, "right": 44, "top": 30, "bottom": 22},
         "tooltip": {"trigger": "axis"},
         "xAxis": {"type": "time"},
         "yAxis": {"type": "value", "minInterval": 1, "min": 0},

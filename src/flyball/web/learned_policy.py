@@ -125,7 +125,7 @@ def choice_options(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ]
 
     return {
-        "grid": {"left": 60, "right": 18, "top": 34, "bottom": 24},
+        "grid": {"left": 60, "right": 18, "top": 58, "bottom": 24},
         "legend": {"top": 0},
         "tooltip": {"trigger": "item", "valueFormatter": "$number"},
         "xAxis": {"type": "time"},

@@ -28,7 +28,7 @@ from flyball.api.views import (
 )
 from flyball.control.access.roles import Right
 from flyball.control.ask.active_pages import QueueQuery
-from flyball.control.ask.queries import HISTORY_PARTS
+from flyball.control.ask.past import HISTORY_PARTS
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"], dependencies=needs(Right.READ))
 

@@ -6,6 +6,7 @@ time is that of the control plane's process, which other load on the machine har
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ PAINT_S = 1.5
 """Bar of the first useful paint: the first rows of the queue."""
 VIEWER_PERCENT = 1.5
 """Bar of what a viewer costs, in percent of a core, beside none."""
+IDLE_PERCENT = 0.2
+"""Bar of what the pages cost once they are loaded and nobody looks."""
+PAIRS, T95 = 5, 2.776
+"""Spans with viewers that are each compared with one before it, and Student's t for that many."""
+SETTLE_S = 3.0
+"""After viewers have come or gone."""
 PARTS = ("viewers", "gantt")
 """What is measured besides the soak."""
 VIEWERS = 20
@@ -84,27 +91,40 @@ def _figures(note: Note, settings: Settings, chromium: Any, up: Up) -> Iterator[
     yield Figure(
         "queue of 5,000: first rows", median_s, "s", Bar.at_most(PAINT_S), times[0], times[-1]
     )
+    yield Figure(
+        "nobody looks any more, beside before", percent(up, settings.span_s) - idle, "% of a core",
+        Bar.at_most(IDLE_PERCENT),
+    )  # fmt: skip
     # 3. One viewer, then twenty, each beside none; then the same while jobs start and end.
     for moving in (False, True):
         if moving:
             note(f"{stir(up)} jobs start and end every {STIR_S:g} s from now on")
         for count in (1, VIEWERS):
             note(f"{count} viewers")
-            used = _viewers_percent(chromium, up, count, settings.span_s)
+            used, low, high = _viewers_cost(chromium, up, count, settings.span_s)
             bar = Bar.at_most(VIEWER_PERCENT if count == 1 else VIEWER_PERCENT * VIEWERS)
             while_ = "while jobs start and end" if moving else "nothing changes"
             name = f"viewers: {count}, at 1 Hz with 1,600 devices, {while_}"
-            yield Figure(name, used, "% of a core", bar)
+            yield Figure(name, used, "% of a core", bar, low, high)
 
 
-def _viewers_percent(chromium: Any, up: Up, count: int, span_s: float) -> float:
-    """Return what viewers cost the control plane, beside none before and after them."""
-    before = percent(up, span_s / 2)
-    viewers = [Viewer(chromium, up) for _ in range(count)]
-    used = percent(up, span_s)
-    for viewer in viewers:
-        viewer.close()
-    return used - (before + percent(up, span_s / 2)) / 2
+def _viewers_cost(chromium: Any, up: Up, count: int, span_s: float) -> tuple[float, float, float]:
+    """Return what viewers cost the control plane beside none: mean and 95 % interval.
+
+    Spans with and without viewers take turns, as what else it does changes over time.
+    """
+    gaps = []
+    for _ in range(PAIRS):
+        before = percent(up, span_s / PAIRS)
+        viewers = [Viewer(chromium, up) for _ in range(count)]
+        time.sleep(SETTLE_S)
+        gaps.append(percent(up, span_s / PAIRS) - before)
+        for viewer in viewers:
+            viewer.close()
+        time.sleep(SETTLE_S)
+    mean = statistics.fmean(gaps)
+    half = T95 * statistics.stdev(gaps) / PAIRS**0.5
+    return mean, mean - half, mean + half
 
 
 def fill(up: Up) -> None:

@@ -76,7 +76,7 @@ def priority(
     as_json: AsJson = False,
     state: State = None,
 ) -> None:
-    """Give waiting or running jobs another priority."""
+    """Give jobs another priority; higher goes first."""
     numbers = [job_id(job) for job in jobs]
     with connected(state) as client:
         ids = [changed for job in numbers for changed in client.priority(job, number)]

@@ -95,14 +95,19 @@ def _page(
     workers: int,
 ) -> str:
     from flyball.control.jobs.request import cluster_of
-    from flyball.experiments.pages.history_page import history_page
+    from flyball.experiments.pages.history_page import history_page, moment
     from flyball.experiments.pages.own_history import account
 
     cluster = cluster_of(history.nodes(), "this cluster")
-    account_ = account(history.every_job(), cluster, prices, *window_us)
+    since_us, until_us = window_us
+    notes: list[str] = []
+    first = history.events(0, 1)
+    if first and first[0][1].time_us > since_us:  # before it there was nothing to be used
+        since_us = first[0][1].time_us
+        notes.append(f"The span begins with the record, at {moment(since_us)}.")
+    account_ = account(history.every_job(), cluster, prices, since_us, until_us)
     if not account_.jobs:
         raise BadInput("the journal has no job in this span", "give a longer --last")
-    notes: list[str] = []
     what_ifs = []
     if policies != NO_POLICY:
         workload = _workload(history, account_.jobs, notes)

@@ -13,10 +13,8 @@ from flyball.control.ask.active_pages import Page, QueueQuery, in_order, page_of
 from flyball.control.ask.bills import Prices
 from flyball.control.ask.brief_queue import brief_queue
 from flyball.control.ask.energy import measured
-from flyball.control.ask.energy_today import EnergyToday
 from flyball.control.ask.explain_job import explain_job
-from flyball.control.ask.history_series import history_series
-from flyball.control.ask.history_spans import COLUMNS, bars, node_rows, totals
+from flyball.control.ask.past import HISTORY_PARTS, Past
 from flyball.control.ask.receipts import NOT_SAMPLED, Sampled, Seen, receipt
 from flyball.control.ask.start_forecast import StartForecaster
 from flyball.control.ask.tuning_receipt import NO_STEPS
@@ -33,13 +31,10 @@ from flyball.core.errors import NotFound, Unavailable
 from flyball.core.job_facts import Steps as ReportedSteps
 from flyball.core.jobs import Job, JobSpec, JobState
 from flyball.core.live import LiveNode
-from flyball.core.units import US_PER_S, to_us
+from flyball.core.units import US_PER_S
 from flyball.monitor.features import Features, smoothed
 from flyball.monitor.states import states
 from flyball.physics.catalogue import unit_of
-
-HISTORY_PARTS = frozenset(("bars", "totals"))
-"""Parts of a history: what ran where, and what it came to."""
 
 
 class Sensors(Protocol):
@@ -86,7 +81,7 @@ class Queries:
         self._demand, self._progress, self._pulse = demand, progress, pulse
         self._cap_means, self._now_us = cap_means, now_us
         self._tokens = WaitingTokens(decider.live_state, decider)
-        self._today = EnergyToday(journal.ended, self._plain_receipt, self._began_us)
+        self._past = Past(journal, nodes, decider, prices, self._active, now_us)
         self._new_events = threading.Condition()
         self.sensors: Sensors | None = None
         self.files: Path | None = None
@@ -199,14 +194,19 @@ class Queries:
 
     def forecast(self) -> dict[str, Any]:
         """Return forecasts of starts and of load, and how good forecasts have been."""
-        now_us = self._now_us()
-        starts = self._forecaster.starts(now_us)
+        return {"starts": self.expected_starts(), **self.outlook()}
+
+    def expected_starts(self) -> list[dict[str, Any]]:
+        """Return when each pending job starts, in the order of the queue, by roll-outs."""
+        starts = self._forecaster.starts(self._now_us())
         pending = [job for job in self.queue() if job.state == JobState.PENDING]
-        rows = [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+        return [{"id": job.id, **asdict(starts[job.id])} for job in pending if job.id in starts]
+
+    def outlook(self) -> dict[str, Any]:
+        """Return forecasts without those of starts, which take roll-outs."""
         left_out = list(self._decider.tuning.left_out)
-        note = self._forecaster.note(now_us)
-        known = {"starts": rows, "note": note, "left_out": left_out}
-        return {**known, "learned": self.learned(), **self._worker.forecasts()}
+        about = {"note": self._forecaster.note(self._now_us()), "left_out": left_out}
+        return {**about, "learned": self.learned(), **self._worker.forecasts()}
 
     def would_start(self, spec: JobSpec) -> dict[str, Any]:
         """Return whether and when a job that passed admission would start if submitted now."""
@@ -250,63 +250,12 @@ class Queries:
     def history(
         self, since_s: float, until_s: float, limit: int, parts: Set[str] = HISTORY_PARTS
     ) -> dict[str, Any]:
-        """Return what ran where within a span, and what it came to by user, account and class.
-
-        Energy, cost and carbon are those of whole jobs, modelled where they were not recorded.
-
-        Args:
-            until_s: 0 = now.
-            limit: maximum number of jobs; the latest ones are taken.
-            parts: what is returned of `HISTORY_PARTS`.
-        """
-        now_us = self._now_us()
-        since_us, until_us = to_us(since_s), to_us(until_s) or now_us
-        ended = self._journal.ended(limit, max(1, since_us))
-        jobs = [job for job in self._active() if job.rows] + ended
-        jobs = [job for job in jobs if job.first_start_us and job.first_start_us < until_us]
-        first_us = min((job.submit_us for job in jobs), default=since_us)
-        answer: dict[str, Any] = {
-            "nodes": node_rows(self._nodes),
-            "jobs": len(jobs),
-            "complete": len(ended) < limit,
-            "currency": self._prices.currency,
-        }
-        if "bars" in parts:
-            answer |= {"columns": COLUMNS, "bars": list(bars(jobs, since_us, until_us, now_us))}
-        if "totals" in parts:
-            receipts = {job.id: self._plain_receipt(job) for job in jobs}
-            begin_us = max(since_us, first_us)
-            answer["by"] = totals(jobs, receipts)
-            answer["series"] = history_series(jobs, receipts, begin_us, until_us, now_us)
-        return answer
-
-    def _plain_receipt(self, job: Job) -> dict[str, Any]:
-        """Return the receipt of a job without what the agent measured, which takes longer."""
-        return receipt(job, self._decider.cluster, self._prices, self._now_us())
+        """Return what ran where within a span, and what it came to; see `Past`."""
+        return self._past.history(since_s, until_s, limit, parts)
 
     def today(self) -> dict[str, Any]:
-        """Return the energy of the running day, and what it has used of the budgets.
-
-        The day begins at midnight UTC. `jobs_j`, `cost` and `carbon_g` are those of jobs, `idle_j`
-        is what devices without a job drew by their type.
-        """
-        now_us = self._now_us()
-        running = [job for job in self._active() if job.first_start_us]
-        used = self._today.view(self._nodes, running, now_us)
-        return {**used, "currency": self._prices.currency, "budget": self._budget_view(now_us)}
-
-    def _budget_view(self, now_us: int) -> dict[str, Any] | None:
-        """Return the budgets, what was spent of each, and the limit of the draw; None = none."""
-        budget = self._decider.budget
-        if budget is None:
-            return None
-        limits = asdict(budget.limits)
-        return {**limits, **budget.account(now_us), "limit_w": budget.limit_w(now_us)}
-
-    def _began_us(self) -> int:
-        """Return the time of the first event on record."""
-        first = self._journal.events(0, 1)
-        return first[0][1].time_us if first else self._now_us()
+        """Return the energy of the running day, and what it has used of the budgets."""
+        return self._past.today()
 
     def events(
         self, after: int, limit: int, kinds: Sequence[str] = (), job: int = 0

@@ -51,7 +51,7 @@ class Page:
         self._title, self._subtitle = title, subtitle
         self._parts: list[str] = []
         self._headings: list[str] = []
-        self._figures = 0
+        self._figures = self._tables = 0
 
     def heading(self, text: str) -> None:
         """Begin a section."""
@@ -100,9 +100,13 @@ class Page:
             f"<tr>{''.join(_cell(cell, at, left) for at, cell in enumerate(row))}</tr>"
             for row in rows
         )
-        caption = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+        self._tables += 1
+        name = f"t{self._tables}"
+        # Not as <caption>, which would be as narrow as the table.
+        above = f'<p class="cap" id="{name}">{html.escape(caption)}</p>' if caption else ""
+        labelled = f' aria-labelledby="{name}"' if caption else ""
         self._parts.append(
-            f'<div class="wide"><table>{caption}<thead><tr>{heads}</tr></thead>'
+            f'{above}<div class="wide"><table{labelled}><thead><tr>{heads}</tr></thead>'
             f"<tbody>{lines}</tbody></table></div>"
         )
 

@@ -21,6 +21,8 @@ from flyball.experiments.replay import ReplayCase, Run
 from flyball.experiments.report import number
 
 MOST_ROWS = 20
+AXIS_UNITS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+"""Units of the time axis, the longest first: that of which the span has two or more is used."""
 G_PER_KG = 1000.0
 
 
@@ -109,17 +111,19 @@ def _curves(history: Account) -> Figure:
     """Draw devices in use above waiting jobs."""
     figure = Figure(figsize=(11.0, 4.2), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    days = (history.edges_us - history.since_us) / US_PER_S / 86_400.0
-    upper.stairs(history.used, days, fill=True, color=COLOURS[4], label="in use")
+    seconds = (history.edges_us - history.since_us) / US_PER_S
+    unit, length_s = next((row for row in AXIS_UNITS if seconds[-1] >= 2 * row[1]), AXIS_UNITS[-1])
+    times = seconds / length_s
+    upper.stairs(history.used, times, fill=True, color=COLOURS[4], label="in use")
     upper.axhline(history.devices, color="#4a5455", linewidth=1, linestyle="--", label="all")
     upper.set_ylabel("devices")
     upper.legend(frameon=False, ncols=2, loc="lower right", fontsize=8)
-    lower.stairs(history.waiting, days, fill=True, color=COLOURS[1])
+    lower.stairs(history.waiting, times, fill=True, color=COLOURS[1])
     lower.set_ylabel("jobs that wait")
-    lower.set_xlabel(f"days since {moment(history.since_us)}")
+    lower.set_xlabel(f"{unit} since {moment(history.since_us)}")
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
-        axes.set_xlim(days[0], days[-1])
+        axes.set_xlim(times[0], times[-1])
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
     return figure

@@ -7,11 +7,11 @@ STYLE = """
 --tile:#1e2528;--link:#7cc4f5}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:72rem;margin:0 auto;padding:1.5rem 1rem 4rem}
+main{max-width:76rem;margin:0 auto;padding:1.5rem 1rem 4rem}
 h1{font-size:1.8rem;line-height:1.2;margin:0}
 h2{font-size:1.25rem;margin:2.2rem 0 .6rem;border-top:1px solid var(--line);padding-top:1.2rem}
 p,ul{max-width:48rem;margin:.5rem 0}
-.lead,caption,figcaption,small{color:var(--dim)}
+.lead,.cap,figcaption,small{color:var(--dim)}
 nav{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin-top:.7rem}
 a{color:var(--link)}
 .tiles{display:grid;gap:.7rem;margin:1rem 0;
@@ -22,8 +22,8 @@ display:flex;flex-direction:column}
 .tile span{font-size:.85rem}.tile small{font-size:.8rem}
 .wide{overflow-x:auto;margin:1rem 0}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;padding-bottom:.3rem;font-size:.88rem}
-th,td{padding:.28rem .7rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}
+.cap{max-width:none;font-size:.88rem;margin:1rem 0 .2rem}.cap+.wide{margin-top:0}
+th,td{padding:.28rem .55rem;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}
 tbody th{font-weight:600}
 .n{text-align:right}
 thead button{all:unset;cursor:pointer;font-weight:600}
@@ -39,7 +39,7 @@ white-space:pre-wrap}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--line:#bbb;--back:#fff;--tile:#f4f4f4}
 @page{margin:15mm}
 body{font-size:10pt}main{max-width:none;padding:0}nav{display:none}
-h2{break-after:avoid}figure,.tiles,tr{break-inside:avoid}thead{display:table-header-group}
+h2,.cap{break-after:avoid}figure,.tiles,tr{break-inside:avoid}thead{display:table-header-group}
 .wide{overflow:visible}table{font-size:7.5pt}th,td{padding:.2rem .3rem;white-space:normal}}
 """
 

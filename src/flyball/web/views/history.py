@@ -16,6 +16,7 @@ from flyball.web.frame import PATIENCE_S, Page, frame, tag
 from flyball.web.parts import again, command, empty, panel, table
 
 SPANS = {"1 h": 3600.0, "6 h": 21_600.0, "24 h": 86_400.0, "7 d": 604_800.0, "30 d": 2_592_000.0}
+MOST_JOBS = 20_000
 UNITS = {
     "held": ("devices", 1.0), "waiting": ("jobs", 1.0), "energy_j": ("kWh", 1 / J_PER_KWH),
     "cost": ("", 1.0), "carbon_g": ("kg", 1e-3),
@@ -59,20 +60,28 @@ class _TimeView:
                     choice.on("click", js_handler=f"() => window.location.href = '{path}'")
             tag("span", "Drag to move, Ctrl and the wheel to zoom, a click opens the job.", "note")
         since_s = time.time() - SPANS[self._span]
-        history = await self._page.calls.get("history", since=since_s, limit=20_000, part="totals")
+        some = await self._page.calls.get("history", since=since_s, limit=1, part="bars")
         with panel("What ran where"):
-            if not history["jobs"]:
+            if not some["jobs"]:
                 with empty(f"Nothing ran in the last {self._span}."):
                     command("flyball submit -- sleep 60")
             else:
-                gantt = Gantt()
-                gantt.load(since_s, 0)
-                if not history["complete"]:
-                    tag("div", "Only the latest 20,000 jobs of the span are shown.", "note")
-        if history["jobs"]:
-            with panel("Over the span", f"{history['jobs']:,} jobs"):
-                _Figures(history)
+                Gantt().load(since_s, 0)
+        box = ui.element("div")
+        if some["jobs"]:
+            ui.timer(0.1, lambda: self._add_figures(box, since_s), once=True)
         self._page.every_second(lambda picture: None)
+
+    async def _add_figures(self, box: ui.element, since_s: float) -> None:
+        """Add what the span came to, which takes longer than what ran where."""
+        with again(box), panel("Over the span"):
+            tag("div", "adding up ...", "note").props("role=status")
+        get = self._page.calls.get
+        history = await get("history", since=since_s, limit=MOST_JOBS, part="totals")
+        with again(box), panel("Over the span", f"{history['jobs']:,} jobs"):
+            _Figures(history)
+            if not history["complete"]:
+                tag("div", f"Only the latest {MOST_JOBS:,} jobs of the span.", "note")
 
 
 class _Figures:

@@ -22,6 +22,7 @@ from flyball.web.parts import again, ago, empty, facts, link, moment, panel, sta
 
 ACTIVE = ("PENDING", "RUNNING", "COMPLETING")
 SERIES_S = 3600.0
+MEMORY = "Memory (MiB)"
 WHY_S, WHY_SHARE = 5.0, 0.05
 """Least time between two explanations of a wait, and the largest part of a core they may take."""
 LATE_S = 5.0
@@ -156,7 +157,7 @@ class _JobView:
             rows = changes_of(events, (receipt.get("tuning") or {}).get("log", []))
             if rows:
                 names = ("When", "What", "Why", "Predicted gain", "Measured gain")
-                table(names, rows, (3, 4), "Decisions")
+                table(names, [_linked(row) for row in rows], (3, 4), "Decisions")
             else:
                 tag("div", "None yet: it waits for its first start.", "note")
         with again(self._receipt):
@@ -169,7 +170,7 @@ class _JobView:
         number = self._job["id"]
         names = {
             f"jobs.{number}.cpu_s_per_s": "Cores used",
-            f"jobs.{number}.memory_bytes": "Memory",
+            f"jobs.{number}.memory_bytes": MEMORY,
         }
         for name in self._job["progress"] or {}:
             names[f"application.{number}.{name}"] = name
@@ -199,7 +200,16 @@ class _JobView:
                             self._charts[title] = Chart({}, f"{title} of the job over time")
                             self._charts[title].classes("low")
         for title, chart in self._charts.items():
-            chart.set(_line(series[title], "Memory" in title))
+            chart.set(_line(series[title], title == MEMORY))
+
+
+def _linked(row: Sequence[str]) -> list[Any]:
+    """Return a row in which the decision that is named as the reason is a link."""
+    when, what, why, *gains = row
+    number = why.removeprefix("decision ")
+    if number != why and number.isdigit():
+        return [when, what, lambda: link(why, f"/decisions/{int(number)}"), *gains]
+    return [when, what, why, *gains]
 
 
 def _line(series: Mapping[str, Sequence[float]], is_memory: bool) -> dict[str, Any]:
@@ -214,8 +224,7 @@ def _line(series: Mapping[str, Sequence[float]], is_memory: bool) -> dict[str, A
         "grid": {"left": 52, "right": 10, "top": 14, "bottom": 22},
         "tooltip": {"trigger": "axis", "valueFormatter": "$number"},
         "xAxis": {"type": "time"},
-        "yAxis": {"type": "value", "name": "MiB" if is_memory else "", "scale": True,
-                  "splitNumber": 3},
+        "yAxis": {"type": "value", "scale": True, "splitNumber": 3},
         "series": [{"type": "line", "showSymbol": False, "data": points,
                     "lineStyle": {"color": "--c1", "width": 2}}],
     }  # fmt: skip

@@ -36,7 +36,7 @@ def register(api: FastAPI, feed: Feed) -> None:
     async def learning_page(request: Request) -> None:
         with frame(api, feed, request, "Learning", "/learning") as page:
             opened = (await page.calls.get("events", kind="opened", limit=10_000))["events"]
-            forecast = (await page.feed.outlook()).forecast
+            forecast = await page.feed.outlook()
             file = policy_in_use(opened[-1])
             about = await api.state.bridge.call(describe, file)
             with ui.element("div").classes("fb-two"):
@@ -125,8 +125,8 @@ def _choices(choices: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> No
         return
     rows = fall_backs(choices)
     fell = sum(count for _reason, count, _share in rows)
-    text = f"{len(choices):,} choices; the incumbent decided instead in {fell:,}"
-    tag("p", f"{text} ({fell / len(choices):.0%}).")
+    text = f"{len(choices):,} choice{'s' * (len(choices) != 1)}; the incumbent decided instead in"
+    tag("p", f"{text} {fell:,} ({fell / len(choices):.0%}).")
     with ui.element("div").classes("fb-two"):
         with ui.element("div"):
             Chart(choice_options(choices), "Expected gain of each choice over time")

@@ -65,7 +65,8 @@ class _Loop:
         self.drawn_s = time.monotonic()
         page = self._page
         sensors = await page.calls.get("telemetry/sensors")
-        forecast = (await page.feed.outlook()).forecast
+        forecast = await page.feed.outlook()
+        starts, _time_s = await page.feed.starts()
         decisions = (await page.calls.get("decisions", last=20))["decisions"]
         metrics = await read_metrics(page.api)
         rates = self._rates(metrics)
@@ -75,7 +76,7 @@ class _Loop:
             {
                 "facts": {
                     "monitor": _monitor_facts(sensors),
-                    "predict": _predict_facts(forecast),
+                    "predict": _predict_facts(forecast, len(starts)),
                     "schedule": _schedule_facts(metrics, acted),
                     "tune": _tune_facts(adjusted, forecast),
                     "engine": _engine_facts(picture),
@@ -168,7 +169,7 @@ def _monitor_facts(sensors: Mapping[str, Any]) -> list[str]:
     return [f"{len(live)} sensors", f"{absent} absent" if absent else "all present"]
 
 
-def _predict_facts(forecast: Mapping[str, Any]) -> list[str]:
+def _predict_facts(forecast: Mapping[str, Any], starts: int) -> list[str]:
     report = forecast["predictions"]
     skills = [
         lead["rmae"]
@@ -176,7 +177,7 @@ def _predict_facts(forecast: Mapping[str, Any]) -> list[str]:
         for lead in series.get("leads", [])
         if lead["rmae"] is not None
     ]
-    facts = [f"{len(forecast['starts']):,} expected starts"]
+    facts = [f"{starts:,} expected starts"]
     if skills:
         facts.append(f"error {sum(skills) / len(skills):.2f} x naive")
     else:

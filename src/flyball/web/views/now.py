@@ -46,7 +46,7 @@ def register(api: FastAPI, feed: Feed) -> None:
 
             async def foresee() -> None:
                 tiles.show_day(await feed.today())
-                forecast = (await feed.outlook()).forecast
+                forecast = await feed.outlook()
                 now = await feed.picture()
                 values = {"running": now.devices.held, "pending": now.pending}
                 most = {"running": len(now.devices.job), "pending": None}
@@ -54,6 +54,7 @@ def register(api: FastAPI, feed: Feed) -> None:
                     row = next((row for row in forecast["loads"] if row["series"] == name), None)
                     note.set_text(_note(row, forecast))
                     if row is not None:
+                        chart.style("display: block")
                         chart.set(band_options(row, values[name], most[name]))
 
             page.every_second(show)
@@ -156,6 +157,7 @@ def _band_panel(name: str, title: str) -> tuple[Chart, Any]:
     with panel(title):
         note = tag("div", "no forecast yet", "note")
         chart = Chart({}, f"{title}: the past, the forecast and its 90 % band")
+        chart.style("display: none")  # until there is a forecast
     return chart, note
 
 

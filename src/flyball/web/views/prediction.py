@@ -32,7 +32,7 @@ def register(api: FastAPI, feed: Feed) -> None:
             body = ui.element("div")
 
             async def show() -> None:
-                forecast = (await page.feed.outlook()).forecast
+                forecast = await page.feed.outlook()
                 with again(body):
                     _show(forecast)
 

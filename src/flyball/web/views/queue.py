@@ -71,10 +71,10 @@ class _QueueView:
         if picture.seq != self._seq:
             self._seq = picture.seq
             self._grid.changed()
-        outlook = await self._page.feed.outlook()
-        if outlook.time_s != self._starts_s:
-            self._starts_s = outlook.time_s
-            self._grid.set_starts(outlook.starts)
+        starts, time_s = await self._page.feed.starts()
+        if time_s != self._starts_s:
+            self._starts_s = time_s
+            self._grid.set_starts(starts)
 
     # Actions ----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from nicegui import ui
 
 from flyball import __version__
+from flyball.core.units import duration_text
 from flyball.web.background import Background
 from flyball.web.feed import Feed
 from flyball.web.frame import PATIENCE_S, frame, tag
@@ -61,7 +62,7 @@ def _control_plane(health: Mapping[str, Any], metrics: Mapping[str, float]) -> N
             "Commits": f"{metrics.get('flyball_commits_total', 0):,.0f}",
             "Decisions": f"{metrics.get('flyball_decisions_total', 0):,.0f}",
             "Cycles": f"{cycles:,.0f}, {busy_s / cycles * 1e3:.2f} ms each" if cycles else "",
-            "Longest cycle": f"{metrics.get('flyball_cycle_worst_seconds', 0) * 1e3:.1f} ms",
+            "Longest cycle": duration_text(metrics.get("flyball_cycle_worst_seconds", 0.0)),
             "Failed cycles": f"{metrics.get('flyball_cycle_failures_total', 0):,.0f}",
             "Version": f"Flyball {__version__}, Python {platform.python_version()}",
             "System": f"{platform.system()} {platform.release()}",
