@@ -9,12 +9,24 @@ import pytest
 from tests.learn.small import SMALL, small_setup
 
 from flyball.core.errors import BadInput
-from flyball.experiments.learning.arms import INCUMBENT, MARKET, Arm, standing_arms, trained_arms
+from flyball.experiments.learning.arms import (
+    GUARDED,
+    INCUMBENT,
+    LOCAL,
+    MARKET,
+    Arm,
+    file_arm,
+    run_arm,
+    served_arms,
+    standing_arms,
+    trained_arms,
+)
 from flyball.experiments.learning.compare import (
     Compared,
     Plan,
     best_heuristic,
     change,
+    phases,
     rows,
     run,
     verdict,
@@ -24,6 +36,7 @@ from flyball.experiments.learning.instances import Instance, history_problems
 from flyball.experiments.learning.mission import mission_rows
 from flyball.experiments.run_file import RunFile
 from flyball.learn.env.problems import draw_problem
+from flyball.learn.policy.artifact import shipped
 from flyball.learn.training.folder import RunFolder
 from flyball.learn.training.kinds import Options, make_trainer, settings_of
 from flyball.learn.training.sources import History
@@ -100,6 +113,26 @@ def test_a_policy_that_is_worse_in_a_held_out_scenario_does_not_meet_the_bar() -
     })  # fmt: skip
     result = verdict(compared, compared.arm("linear"), compared.arm("rule"))
     assert result["held_out_worse"] == ["of held out"] and not result["meets"]
+
+
+def test_two_phases_are_compared_with_one_of_the_same_policy() -> None:
+    compared = _compared({
+        "learned, guarded": (GUARDED, "learned", [-0.10] * 6),
+        "mine, guarded": (GUARDED, "mine", [0.0] * 6),
+        "mine, local": (LOCAL, "mine", [-0.02] * 6),
+    })  # fmt: skip
+    (row,) = phases(compared)
+    assert (row["arm"], row["without"]) == ("mine, local", "mine, guarded")
+    assert row["objective"]["mean"] == pytest.approx(100 * math.expm1(-0.02))
+    assert row["cost"]["mean"] == pytest.approx(0.0)
+
+
+def test_a_served_policy_is_run_with_its_guards_in_one_phase_and_in_two() -> None:
+    arms = served_arms(file_arm("learned", shipped()))
+    problem = draw_problem(replace(SMALL, price=1.0), np.random.default_rng(3))
+    first, second = (run_arm(arm, problem, 1800.0) for arm in arms)
+    assert [arm.kind for arm in arms] == [GUARDED, LOCAL]
+    assert first.completion_s > 0 and second.money > 0
 
 
 def _small_plan(energy: float = 1.0) -> Plan:
