@@ -10,9 +10,11 @@ from tests.learn.small import SMALL, small_setup
 
 from flyball.core.errors import BadInput
 from flyball.experiments.learning.arms import (
+    BOUND,
     GUARDED,
     INCUMBENT,
     LOCAL,
+    LOOK_AHEAD,
     MARKET,
     Arm,
     file_arm,
@@ -143,7 +145,7 @@ def _small_plan(energy: float = 1.0) -> Plan:
 
 def test_a_comparison_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan, done = _small_plan(), list[str]()
-    assert len(plan.tasks()) == 5  # look-ahead on one instance only
+    assert len(plan.tasks()) == 6  # look-ahead and its bound on one instance only
     with RunFile(tmp_path / "runs.jsonl") as runs:
         first = run(plan, runs, done.append, 1)
     lines = (tmp_path / "runs.jsonl").read_text().splitlines()
@@ -151,9 +153,9 @@ def test_a_comparison_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with RunFile(tmp_path / "runs.jsonl") as runs:
         assert len(runs.records) == 3
         again = run(plan, runs, done.append, 1)
-        assert len(runs.records) == 5
-    assert again.totals == first.totals and len(done) == 10
-    assert {name.partition(":")[0] for name in done} == {INCUMBENT, MARKET, "look-ahead"}
+        assert len(runs.records) == 6
+    assert again.totals == first.totals and len(done) == 12
+    assert {name.partition(":")[0] for name in done} == {INCUMBENT, MARKET, LOOK_AHEAD, BOUND}
 
 
 def test_a_training_run_becomes_an_arm_with_its_curve(tmp_path: Path) -> None:
