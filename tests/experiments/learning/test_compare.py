@@ -9,12 +9,26 @@ import pytest
 from tests.learn.small import SMALL, small_setup
 
 from flyball.core.errors import BadInput
-from flyball.experiments.learning.arms import INCUMBENT, MARKET, Arm, standing_arms, trained_arms
+from flyball.experiments.learning.arms import (
+    BOUND,
+    GUARDED,
+    INCUMBENT,
+    LOCAL,
+    LOOK_AHEAD,
+    MARKET,
+    Arm,
+    file_arm,
+    run_arm,
+    served_arms,
+    standing_arms,
+    trained_arms,
+)
 from flyball.experiments.learning.compare import (
     Compared,
     Plan,
     best_heuristic,
     change,
+    phases,
     rows,
     run,
     verdict,
@@ -24,6 +38,7 @@ from flyball.experiments.learning.instances import Instance, history_problems
 from flyball.experiments.learning.mission import mission_rows
 from flyball.experiments.run_file import RunFile
 from flyball.learn.env.problems import draw_problem
+from flyball.learn.policy.artifact import shipped
 from flyball.learn.training.folder import RunFolder
 from flyball.learn.training.kinds import Options, make_trainer, settings_of
 from flyball.learn.training.sources import History
@@ -102,6 +117,26 @@ def test_a_policy_that_is_worse_in_a_held_out_scenario_does_not_meet_the_bar() -
     assert result["held_out_worse"] == ["of held out"] and not result["meets"]
 
 
+def test_two_phases_are_compared_with_one_of_the_same_policy() -> None:
+    compared = _compared({
+        "learned, guarded": (GUARDED, "learned", [-0.10] * 6),
+        "mine, guarded": (GUARDED, "mine", [0.0] * 6),
+        "mine, local": (LOCAL, "mine", [-0.02] * 6),
+    })  # fmt: skip
+    (row,) = phases(compared)
+    assert (row["arm"], row["without"]) == ("mine, local", "mine, guarded")
+    assert row["objective"]["mean"] == pytest.approx(100 * math.expm1(-0.02))
+    assert row["cost"]["mean"] == pytest.approx(0.0)
+
+
+def test_a_served_policy_is_run_with_its_guards_in_one_phase_and_in_two() -> None:
+    arms = served_arms(file_arm("learned", shipped()))
+    problem = draw_problem(replace(SMALL, price=1.0), np.random.default_rng(3))
+    first, second = (run_arm(arm, problem, 1800.0) for arm in arms)
+    assert [arm.kind for arm in arms] == [GUARDED, LOCAL]
+    assert first.completion_s > 0 and second.money > 0
+
+
 def _small_plan(energy: float = 1.0) -> Plan:
     problems = tuple(draw_problem(SMALL, np.random.default_rng(seed)) for seed in (1, 2))
     instances = tuple(Instance("history", "history", at) for at in range(2))
@@ -110,7 +145,7 @@ def _small_plan(energy: float = 1.0) -> Plan:
 
 def test_a_comparison_goes_on_where_it_stopped(tmp_path: Path) -> None:
     plan, done = _small_plan(), list[str]()
-    assert len(plan.tasks()) == 5  # look-ahead on one instance only
+    assert len(plan.tasks()) == 6  # look-ahead and its bound on one instance only
     with RunFile(tmp_path / "runs.jsonl") as runs:
         first = run(plan, runs, done.append, 1)
     lines = (tmp_path / "runs.jsonl").read_text().splitlines()
@@ -118,9 +153,9 @@ def test_a_comparison_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with RunFile(tmp_path / "runs.jsonl") as runs:
         assert len(runs.records) == 3
         again = run(plan, runs, done.append, 1)
-        assert len(runs.records) == 5
-    assert again.totals == first.totals and len(done) == 10
-    assert {name.partition(":")[0] for name in done} == {INCUMBENT, MARKET, "look-ahead"}
+        assert len(runs.records) == 6
+    assert again.totals == first.totals and len(done) == 12
+    assert {name.partition(":")[0] for name in done} == {INCUMBENT, MARKET, LOOK_AHEAD, BOUND}
 
 
 def test_a_training_run_becomes_an_arm_with_its_curve(tmp_path: Path) -> None:

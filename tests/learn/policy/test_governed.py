@@ -14,7 +14,7 @@ from flyball.core.effects import Effects
 from flyball.core.signals import DAY_US, Signal
 from flyball.core.workload import Workload
 from flyball.learn.env.spaces import INCUMBENT, RESIDUALS, SIZE, STRATEGIES, Vector
-from flyball.learn.policy.artifact import PolicyFile, read, write
+from flyball.learn.policy.artifact import PolicyFile, read, shipped, write
 from flyball.learn.policy.forward import Mask, Net, Output
 from flyball.learn.policy.governed import GovernedTwin
 from flyball.learn.policy.governor import Governor, choice_of, default_priorities
@@ -72,6 +72,15 @@ def test_a_cap_and_sleep_save_energy(tmp_path: Path, cluster: Cluster, workload:
     plain = _plain(cluster, workload)
     assert twin.knobs.cap == pytest.approx(0.8, abs=0.03) and twin.knobs.sleep_s > 0
     assert twin.state.nodes.energy_j.sum() < plain.state.nodes.energy_j.sum()
+
+
+def test_the_policy_that_ships_acts_on_a_cluster_of_five_kinds_of_nodes(
+    cluster: Cluster, workload: Workload
+) -> None:
+    twin = _run(Net(read(shipped())), cluster, workload)
+    unseen = [choice for choice in twin.choices if choice.fallback == "unseen"]
+    assert len(unseen) < 0.1 * len(twin.choices), unseen[0].detail
+    assert any(choice.residuals[1] > 0 for choice in twin.choices)  # idle nodes sleep
 
 
 def test_a_recurrent_policy_is_the_same_twice(

@@ -24,6 +24,8 @@ from flyball.learn.whole_runs import RunPolicy, RunTotals, totals_of, whole_runs
 from flyball.schedule.policies.registry import get_policy
 
 INCUMBENT, MARKET, LOOK_AHEAD, SHIPPED = "incumbent", "power rule", "look-ahead", "learned"
+BOUND = "look-ahead, true future"
+"""Kind of an arm that tries the same settings in the future as it will be: a bound, no rival."""
 GUARDED = "learned, guarded"
 """Kind of an arm that serves a policy file with all its guards, as `replay -p learned` does."""
 LOCAL = "learned, local"
@@ -33,6 +35,7 @@ MARKET_RULE = (
 )  # fmt: skip
 """The cap-and-sleep rule of `bench tune --only signals`; no job here may be deferred."""
 MARKET_EVERY_S = 600.0
+TRUE_FUTURE = LookSettings(true_future=True, horizon=48)
 HEURISTICS = ("fixed", "rule", MARKET)
 """Kinds of arms that count as heuristics: the best of them is what learning has to beat."""
 
@@ -70,6 +73,7 @@ def standing_arms(look_aheads: int) -> list[Arm]:
     arms = [Arm(INCUMBENT, INCUMBENT), Arm(MARKET, MARKET, digest=" ".join(MARKET_RULE))]
     if look_aheads:
         arms.append(Arm(LOOK_AHEAD, LOOK_AHEAD, digest=repr(LookSettings()), limit=look_aheads))
+        arms.append(Arm(BOUND, BOUND, digest=repr(TRUE_FUTURE), limit=look_aheads))
     return arms
 
 
@@ -116,8 +120,9 @@ def run_arm(arm: Arm, problem: Problem, epoch_s: float) -> RunTotals:
         return _replayed(market_policy(), problem)
     if arm.kind in (GUARDED, LOCAL):
         return _served(arm, problem)
-    if arm.kind == LOOK_AHEAD:
-        return look_ahead([problem], LookSettings(), epoch_s, problem.seed)[0][0]
+    if arm.kind in (LOOK_AHEAD, BOUND):
+        settings = TRUE_FUTURE if arm.kind == BOUND else LookSettings()
+        return look_ahead([problem], settings, epoch_s, problem.seed)[0][0]
     policy = _policy(arm.path) if arm.path else None
     return whole_runs([(problem, policy)], epoch_s, threads=1)[0]
 

@@ -32,8 +32,10 @@ def plot(folders: Sequence[Path], path: Path) -> Path:
             color=f"C{kinds.index(kind)}", marker=".", label=kind if is_new else None,
         )  # fmt: skip
     axes.axhline(0.0, color="0.6", linewidth=0.8)
+    if len(folders) > 1:
+        axes.set_xscale("log")  # evolution runs whole workloads: a hundred times the epochs
     axes.set_xlabel("epochs of the environment")
     axes.set_ylabel("completion x energy cost on validation problems,\n% of the incumbent's")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, ncols=2 if len(kinds) > 4 else 1)
     figure.savefig(path, dpi=150)
     return path
