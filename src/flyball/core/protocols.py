@@ -71,15 +71,10 @@ class Tuner(Protocol):
 
 
 class Engine(Protocol):
-    """Acts on nodes, by the rules in docs/reference/engines.md. Actions are idempotent by (job,
-    attempt, sequence); only `wait` and `close` may block.
-
-    Attributes:
-        files: holds files named after jobs (logs/JOB.ATTEMPT.out, ...); None = it keeps none.
-    """
+    """Acts on nodes, idempotently, by docs/reference/engines.md; only `wait` and `close` block."""
 
     @property
-    def files(self) -> Path | None: ...
+    def files(self) -> Path | None: ...  # a folder of files named after jobs; None = it keeps none
     def capabilities(self) -> Capabilities: ...
     def nodes(self) -> Sequence[LiveNode]: ...
     def apply(self, action: Action) -> Receipt: ...
